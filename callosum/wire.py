@@ -533,18 +533,18 @@ def _unknown_field(name: str, field_names: Iterable[str]) -> BadRequest:
 
 
 _SPACED_NAME: Final = re.compile(rb'"\s+:')
+_NAME: Final = re.compile(rb'"([^"]*)":')
 
 
 def refuse_name_twice(body: bytes) -> None:
     """Raise ``BadRequest`` for an object that has a name twice: it would be unclear which value was classified."""
     # Without escaped quotes every quote begins or ends a string, so each name ends in a quote and a colon. A text that
-    # begins with a colon, and a name that loses characters here, can only be mistaken for a duplicate: the slow check
-    # below decides.
+    # begins with a colon hides a name or counts as one, and a name that loses characters here can be mistaken for a
+    # duplicate: the slow check below decides.
     text = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
     if not _SPACED_NAME.search(text):
-        *pieces, _ = text.split(b'":')
-        names = {piece.rpartition(b'"')[2] for piece in pieces}
-        if len(names) == len(pieces) and not (b"\\" in text and any(b"\\" in name for name in names)):
+        names = {*_NAME.findall(text)}
+        if len(names) == text.count(b'":') and not (b"\\" in text and any(b"\\" in name for name in names)):
             return
 
     def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:

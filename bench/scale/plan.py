@@ -11,7 +11,7 @@ from bench.scale.curves import FLEET, Job, full, layouts, simulate
 from bench.scale.layout import Layout, Outcome
 from bench.scale.measured import Measured
 from bench.scale.traffic import Traffic
-from callosum.server.protocol import Limits
+from callosum.server.limits import Limits
 
 SESSIONS: Final = 1_000_000
 HEADROOM: Final = 0.6

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
-from starlette.requests import ClientDisconnect, Request
 
 from callosum import __version__, wire
 from callosum.brain import Brain
@@ -44,7 +43,7 @@ from callosum.server.console_address import ConsoleOpener
 from callosum.server.health import StoreHealth
 from callosum.server.metrics import Metrics
 from callosum.server.queries import EventsQuery, HookQuery, key_of_path, read_query
-from callosum.server.responses import HttpAnswer, HttpRequest
+from callosum.server.responses import HttpAnswer, HttpRequest, fault
 from callosum.server.security import Refused, may_act, may_approve, may_read, signed
 from callosum.server.stream import Stream
 from callosum.server.tokens import Role, Token, Tokens
@@ -54,11 +53,8 @@ from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
 
-_HOLDS_EVERY: Final = 2.0
-"""Seconds between two checks that the token of an open stream is still valid."""
-
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 T = TypeVar("T")
 A = TypeVar("A", Call, wire.Lock)
@@ -96,7 +92,7 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(kind)
 
 
-_CALL: Final = _decoder(wire.Intercept)
+_CALL: Final[msgspec.json.Decoder[Call]] = _decoder(wire.Intercept)
 _PAYLOAD: Final = _decoder(dict[str, Any])
 LATE_CALLS: Final = _decoder(wire.LateBatch)
 OPEN_CONSOLE: Final = _decoder(wire.OpenConsole)
@@ -147,7 +143,7 @@ class Service:
             return wire.read(decoder, body)
         return await self.served.read(partial(wire.read, decoder, body, listed=listed))
 
-    async def change(self, request: Request, *, of: _Change, decoder: msgspec.json.Decoder[Any]) -> HttpAnswer:
+    async def change(self, request: HttpRequest, *, of: _Change, decoder: msgspec.json.Decoder[Any]) -> HttpAnswer:
         """Read a request that changes something, check that its sender is permitted to, and drive its operation."""
         served = self.served
         arrived = served.arrivals.arrived() if of.decides else 0.0
@@ -164,7 +160,7 @@ class Service:
         self.stream.wake()
         return _json(answer)
 
-    async def show(self, request: Request, *, of: type[_Reading]) -> HttpAnswer:
+    async def show(self, request: HttpRequest, *, of: type[_Reading]) -> HttpAnswer:
         """Serve a request that only reads, and that may wait for something new."""
         asked = read_query(of, request.scope["query_string"])
         if asked.namespace is not None:
@@ -175,17 +171,14 @@ class Service:
 
     # --- Endpoints with steps of their own, listed in ``ENDPOINTS`` --------------------------------
 
-    async def intercept(self, request: Request) -> HttpAnswer:
+    async def intercept(self, request: HttpRequest) -> HttpAnswer:
         arrived = self.served.arrivals.arrived()
         body = await request.body()
         self.served.admit()
         await self.served.take_in()
-        call: Call = await self._read(_CALL, body)  # type: ignore[arg-type]
+        call: Call = wire.read(_CALL, body) if len(body) < LARGE else await self._read(_CALL, body)
         if (token := _actor(request)) is not None:
-            may_act(token, call.instance, call.namespace)
-            for claimed, at in ((call.parent, "parent"), (call.continues, "continues")):
-                if claimed is not None:
-                    may_act(token, claimed, call.namespace, at=at)
+            _may_make(token, call)
         expiry = _expiry(request, call.deadline, call.timeout_ms, arrived)
         call, here = await _with_own_process(request, call)
         if self.dispatcher.at_servers and here and (by_hook := self.dispatcher.by_hook(call)) is not None:
@@ -204,22 +197,13 @@ class Service:
         self.stream.wake()
         return _json(decision)
 
-    async def brief(self, request: Request) -> HttpAnswer:
+    async def brief(self, request: HttpRequest) -> HttpAnswer:
         asked = read_query(wire.BriefQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
         may_act(_actor(request), asked.instance, asked.namespace)
-        look = partial(
-            self.brain.brief,
-            asked.instance,
-            asked.session,
-            namespace=asked.namespace,
-            keys=asked.keys,
-            cwd=asked.cwd,
-            budget=asked.budget,
-        )
-        return _json(await self.served.read(look))
+        return _json(await self.served.read(partial(self.brain.brief, **asdict(asked))))
 
-    async def hook(self, request: Request) -> HttpAnswer:
+    async def hook(self, request: HttpRequest) -> HttpAnswer:
         arrived = self.served.arrivals.arrived()
         adapter = adapter_of(key_of_path(request.scope["raw_path"]))
         body = await request.body()
@@ -244,14 +228,15 @@ class Service:
         named = self.terminals.named_apart(adapter, payload, place, host)
         effects = self.dispatcher.handle(adapter, named, place, host, here=pid is not None, expiry=expiry)
         answer = await self.served.drive(effects, size=len(body))
-        if await request.is_disconnected():
+        await asyncio.sleep(0)  # the client's end of stream may lie unread in the socket
+        if request.scope["callosum.gone"]():
             await self.served.drive(self.dispatcher.retract(adapter, named, place), size=len(body))
         if self.transcripts is not None and host is not None:
             self.transcripts.look(adapter, payload, place, host)
         self.stream.wake()
         return _json(answer)
 
-    async def take_events(self, request: Request) -> HttpAnswer:
+    async def take_events(self, request: HttpRequest) -> HttpAnswer:
         """Record events that a client sends. Raises ``Stopping`` if the server is stopping."""
         if self.served.stopping:
             raise Stopping("the server is stopping")
@@ -273,7 +258,7 @@ class Service:
             self.brain.corpus.emit(event)
         return len(taken)
 
-    async def late(self, request: Request) -> HttpAnswer:
+    async def late(self, request: HttpRequest) -> HttpAnswer:
         body = await request.body()
         asked = await self._read(LATE_CALLS, body, listed=True)
         check_seconds(asked.now, "now")
@@ -281,21 +266,17 @@ class Service:
         records = []
         # Check all records first, so that nothing is journalled if one is malformed.
         for place, late in enumerate(asked.calls):
-            at, call = f"calls[{place}].call", late.call
-            may_act(token, call.instance, call.namespace, at=f"{at}.instance")
-            for claimed, name in ((call.parent, "parent"), (call.continues, "continues")):
-                if claimed is not None:
-                    may_act(token, claimed, call.namespace, at=f"{at}.{name}")
+            _may_make(token, late.call, f"calls[{place}].call.")
             if check_record(late, f"calls[{place}]."):
-                records.append(replace(late, call=(await _with_own_process(request, call))[0]))
+                records.append(replace(late, call=(await _with_own_process(request, late.call))[0]))
         await self.served.enter(records, asked.now if asked.now is not None else time.time())
         self.stream.wake()
         return _json(wire.Accepted(len(asked.calls)))
 
-    async def fallback(self, _request: Request) -> HttpAnswer:
+    async def fallback(self, _request: HttpRequest) -> HttpAnswer:
         return _json(wire.FallbackTable(self.served.gate.rules.current().highest_tiers()))
 
-    async def health(self, request: Request) -> HttpAnswer:
+    async def health(self, request: HttpRequest) -> HttpAnswer:
         status, code, store = ("stopping", 503, "ok") if self.served.leaving else ("ok", 200, "ok")
         fault = await self._health.fault(self.served.read)
         if fault:
@@ -314,7 +295,7 @@ class Service:
         )
         return _json(found, code)
 
-    async def open_console(self, request: Request) -> HttpAnswer:
+    async def open_console(self, request: HttpRequest) -> HttpAnswer:
         """Return an address that signs a person of this machine in to the console once."""
         if not is_direct(request.scope):
             raise Refused(403, "the console is opened from this machine", "address", kind="origin")
@@ -324,7 +305,7 @@ class Service:
         except NotAPerson as refused:
             raise Refused(403, str(refused), "terminal", kind="missing") from None
 
-    async def show_metrics(self, _request: Request) -> HttpAnswer:
+    async def show_metrics(self, _request: HttpRequest) -> HttpAnswer:
         """Return the server's figures in Prometheus's text format."""
         return HttpAnswer(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -332,15 +313,15 @@ class Service:
 # --- requests -----------------------------------------------------------------------------------------
 
 
-def _token(request: Request) -> Token | None:
-    token: Token | None = request.scope.get("callosum.token")
-    return token
+def _token(request: HttpRequest) -> Token | None:
+    return request.scope["callosum.token"]  # type: ignore[no-any-return]
 
 
-def _actor(request: Request) -> Token | None:
+def _actor(request: HttpRequest) -> Token | None:
     """Return the token of a request that acts. Raises ``Refused`` if it has none and needs one."""
-    token = _token(request)
-    if token is None and (needed := request.scope.get("callosum.needs_token")) is not None and needed():
+    scope = request.scope
+    token: Token | None = scope["callosum.token"]
+    if token is None and "callosum.needs_token" in scope and scope["callosum.needs_token"]():
         error = (
             "acting over TCP needs a token since one was made that may act: send one (`callosum token add NAME`), "
             "or that of machine.token in the state folder; the gate's own socket needs none"
@@ -349,19 +330,25 @@ def _actor(request: Request) -> Token | None:
     return token
 
 
-def _expiry(request: Request, deadline: str | None, timeout_ms: int | None, arrived: float) -> Expiry:
+def _may_make(token: Token | None, call: Call, at: str = "") -> None:
+    for claimed, name in ((call.instance, "instance"), (call.parent, "parent"), (call.continues, "continues")):
+        if claimed is not None:
+            may_act(token, claimed, call.namespace, at=f"{at}{name}")
+
+
+def _expiry(request: HttpRequest, deadline: str | None, timeout_ms: int | None, arrived: float) -> Expiry:
     """Return the check whether a request's client still waits for the answer."""
     ends = None if deadline is None and timeout_ms is None else expires_at(deadline, timeout_ms, arrived)
     return Expiry(ends, request.scope.get("callosum.gone"))
 
 
-async def _left(request: Request) -> None:
+async def _left(request: HttpRequest) -> None:
     """Return once the client has closed the connection. Call it after the body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def _with_own_process(request: Request, asked: A) -> tuple[A, bool]:
+async def _with_own_process(request: HttpRequest, asked: A) -> tuple[A, bool]:
     """Return what is asked, and True if the process that it names is one of this machine, which may be looked up.
 
     A request that comes from elsewhere cannot name a process of this machine: the name is removed.
@@ -373,14 +360,14 @@ async def _with_own_process(request: Request, asked: A) -> tuple[A, bool]:
     return replace(asked, host=None), False
 
 
-def _person(request: Request, by: str) -> str:
+def _person(request: HttpRequest, by: str) -> str:
     """Return the person's name for the journal. The client's part is cut, to leave room for the token's name."""
     if len(by) > MAX_NAME:
         raise ConfigError(f"expected at most {MAX_NAME} characters, got {len(by)}", at="by")
     return signed(_token(request), by)
 
 
-def _id_of_path(request: Request) -> int:
+def _id_of_path(request: HttpRequest) -> int:
     written = key_of_path(request.scope["raw_path"])
     if not re.fullmatch(r"[1-9][0-9]{0,18}", written) or int(written) >= 2**63:
         raise ConfigError("expected the id of a decision", at="id")
@@ -390,17 +377,17 @@ def _id_of_path(request: Request) -> int:
 # --- Permission to change something, and what the gate knows about the client ------------------------------
 
 
-def _by_actor(request: Request, asked: Any, _named: object, _arrived: float) -> tuple[Any, Caller]:
+def _by_actor(request: HttpRequest, asked: Any, _named: object, _arrived: float) -> tuple[Any, Caller]:
     may_act(_actor(request), asked.instance, asked.namespace)
     return asked, UNKNOWN
 
 
-def _by_locker(request: Request, asked: wire.Lock, _named: object, arrived: float) -> tuple[wire.Lock, Caller]:
+def _by_locker(request: HttpRequest, asked: wire.Lock, _named: object, arrived: float) -> tuple[wire.Lock, Caller]:
     may_act(_actor(request), asked.instance, asked.namespace)
     return asked, Caller(expiry=_expiry(request, asked.deadline, asked.timeout_ms, arrived))
 
 
-def _by_holder(request: Request, asked: wire.ReleaseAt, _named: object, _arrived: float) -> tuple[Any, Caller]:
+def _by_holder(request: HttpRequest, asked: wire.ReleaseAt, _named: object, _arrived: float) -> tuple[Any, Caller]:
     if asked.force:
         may_approve(_token(request), asked.namespace)
     else:
@@ -408,14 +395,14 @@ def _by_holder(request: Request, asked: wire.ReleaseAt, _named: object, _arrived
     return replace(asked, by=_person(request, asked.by)), UNKNOWN
 
 
-def _by_holder_of_key(request: Request, found: wire.Release, key: str, arrived: float) -> tuple[Any, Caller]:
+def _by_holder_of_key(request: HttpRequest, found: wire.Release, key: str, arrived: float) -> tuple[Any, Caller]:
     check_name(found.namespace, "namespace")  # also if the query names another session
     said = read_query(wire.ReleaseQuery, request.scope["query_string"])
     fields = asdict(found) | {name: value for name, value in asdict(said).items() if value is not UNSET}
     return _by_holder(request, wire.ReleaseAt(context_key=key, **fields), None, arrived)
 
 
-def _by_witness(request: Request, asked: wire.Resolve, _named: object, _arrived: float) -> tuple[Any, Caller]:
+def _by_witness(request: HttpRequest, asked: wire.Resolve, _named: object, _arrived: float) -> tuple[Any, Caller]:
     check_name(asked.namespace, "namespace")
     id_of(asked.id)
     check_note(asked.note, "note")
@@ -427,7 +414,7 @@ def _by_witness(request: Request, asked: wire.Resolve, _named: object, _arrived:
     return replace(asked, by=_person(request, asked.by)), Caller(person=True)
 
 
-def _by_approver(request: Request, found: wire.ApprovalAnswer, id: int, _arrived: float) -> tuple[Any, Caller]:
+def _by_approver(request: HttpRequest, found: wire.ApprovalAnswer, id: int, _arrived: float) -> tuple[Any, Caller]:
     check_name(found.namespace, "namespace")
     token = _token(request)
     kind = wire.Approve if found.approve else wire.Deny
@@ -442,10 +429,6 @@ def _by_approver(request: Request, found: wire.ApprovalAnswer, id: int, _arrived
     return asked, Caller(person=True)
 
 
-def _key_of_path(request: Request) -> str:
-    return key_of_path(request.scope["raw_path"])
-
-
 class _Change(NamedTuple):
     """How a request that changes something is read.
 
@@ -454,8 +437,8 @@ class _Change(NamedTuple):
     first, and an overloaded server refuses the request. ``empty`` is the body of a request without one.
     """
 
-    permit: Callable[[Request, Any, Any, float], tuple[GateRequest[Any], Caller]]
-    named: Callable[[Request], object] | None = None
+    permit: Callable[[HttpRequest, Any, Any, float], tuple[GateRequest[Any], Caller]]
+    named: Callable[[HttpRequest], object] | None = None
     decides: bool = False
     empty: bytes = b""
 
@@ -467,14 +450,8 @@ def _json(value: object, status: int = 200) -> HttpAnswer:
     return HttpAnswer(wire.encode(value), status)
 
 
-def fault(status: int, error: str, at: str = "", **headers: str) -> HttpAnswer:
-    """Return an error response that says what was wrong, and where."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return HttpAnswer(wire.encode(wire.ErrorResponse(error, at)), status, named)
-
-
 _Reading = wire.StatusQuery | wire.ApprovalsQuery | wire.JournalQuery
-Handler = Callable[[Service, Request], Awaitable[HttpAnswer]]
+Handler = Callable[[Service, HttpRequest], Awaitable["ASGIApp"]]
 
 _OWN: Final = (
     GateOperation(
@@ -531,7 +508,9 @@ ENDPOINTS: Final = (*OPERATIONS, *_OWN)
 _CHANGES: Final = {
     "POST /complete": _Change(_by_actor),
     "POST /lock": _Change(_by_locker, decides=True),
-    "DELETE /lock/{key}": _Change(_by_holder_of_key, _key_of_path, empty=b"{}"),
+    "DELETE /lock/{key}": _Change(
+        _by_holder_of_key, lambda request: key_of_path(request.scope["raw_path"]), empty=b"{}"
+    ),
     "POST /release": _Change(_by_holder),
     "POST /renew": _Change(_by_actor),
     "POST /resolve": _Change(_by_witness),
@@ -559,6 +538,14 @@ _HANDLERS: Final[Mapping[str, Handler]] = {
 
 
 DOCUMENTS: Final = ("/openapi.json", "/docs", "/")
+_FAULTS: Final[Mapping[type[Exception], tuple[int, str, dict[str, str]]]] = {
+    Stopping: (503, "", {"Retry_After": "1", "Connection": "close"}),
+    Overloaded: (503, wire.OVERLOADED, {"Retry_After": "1"}),
+    Expired: (408, wire.EXPIRED, {}),
+    StoreChanged: (503, "store", {}),
+    StoreUnavailable: (503, "store", {"Retry_After": "1"}),
+}
+"""Status, place and headers of the answers to errors that a client can do something about."""
 
 
 class App:
@@ -574,102 +561,69 @@ class App:
         for row in ENDPOINTS:
             start, brace, _ = row.path.partition("{")
             (self._below if brace else self._exact).setdefault(start, {})[row.method] = _HANDLERS[row.endpoint]
+        self._exact["/events"]["GET"] = _open_stream
+        self._exact |= {path: {"GET": self._document} for path in DOCUMENTS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request. Other kinds of connections are refused."""
-        if scope["type"] != "http":
-            return
-        path, method = scope["path"], scope["method"]
-        if path == "/events" and method == "GET":
-            await self._events(scope, receive, send)
-            return
-        known = self._exact.get(path)
-        if known is None:
-            known = next((ways for start, ways in self._below.items() if path.startswith(start)), None)
-        if known is not None:
-            handler = known.get(method)
-            if handler is not None:
-                response: ASGIApp = await self._answer(handler, HttpRequest(scope, receive, send))
-            else:
-                allowed = [*known, *(["GET"] if path == "/events" else [])]
-                response = fault(405, f"{path} takes {', '.join(allowed)}", "method", Allow=", ".join(allowed))
-        elif path in DOCUMENTS and method == "GET":
-            media_type, content = (await self.service.served.read(self._documents))[path]
-            response = HttpAnswer(content, media_type=media_type)
-        elif path in DOCUMENTS:
-            response = fault(405, f"{path} takes GET", "method", Allow="GET")
-        else:
-            response = fault(404, "there is no such endpoint; GET /docs lists them", "path")
-        await response(scope, receive, send)
-
-    async def _answer(self, handler: Callable[[Service, Request], Awaitable[ASGIApp]], request: Request) -> ASGIApp:
-        """Return the handler's response, or the response for its error: 4xx for bad input, 503 for the store."""
-        service = self.service
+        """Serve one HTTP request: 4xx for bad input, 503 for the store."""
+        path, method, service = scope["path"], scope["method"], self.service
         service.touched = time.monotonic()
+        if path in self._exact:
+            known = self._exact[path]
+        else:
+            known = next((ways for start, ways in self._below.items() if path.startswith(start)), {})
+        response: ASGIApp
         try:
-            return await handler(service, request)
+            if method in known:
+                response = await known[method](service, HttpRequest(scope, receive))
+            elif known:
+                response = fault(405, f"{path} takes {', '.join(known)}", "method", Allow=", ".join(known))
+            else:
+                response = fault(404, "there is no such endpoint; GET /docs lists them", "path")
         except ConfigError as error:
-            return fault(400, error.message, error.at)
+            response = fault(400, error.message, error.at)
         except Refused as error:
-            return error.response()
-        except Stopping as error:
-            return fault(503, str(error), Retry_After="1", Connection="close")
-        except Overloaded as error:
-            return fault(503, str(error), wire.OVERLOADED, Retry_After="1")
-        except Expired as error:
-            return fault(408, str(error), wire.EXPIRED)
+            response = error.response()
         except Unconfirmed as error:
             unconfirmed = wire.ErrorResponse(str(error), "store", error.id)
-            return HttpAnswer(wire.encode(unconfirmed), 503, {"Retry-After": "1"})
-        except StoreChanged as error:
-            return fault(503, str(error), "store")
-        except StoreUnavailable as error:
-            return fault(503, str(error), "store", Retry_After="1")
+            response = HttpAnswer(wire.encode(unconfirmed), 503, {"Retry-After": "1"})
+        except tuple(_FAULTS) as error:
+            status, at, headers = next(row for kind, row in _FAULTS.items() if isinstance(error, kind))
+            response = fault(status, str(error), at, **headers)
         except StoreError as error:
             logger.error("the store: %s", error)  # noqa: TRY400 - the message is enough
-            return fault(503, str(error), "store")
-        except (Gone, ClientDisconnect):
-            return fault(408, "the client closed the connection")
+            response = fault(503, str(error), "store")
+        except Gone:
+            response = fault(408, "the client closed the connection")
         except RecursionError:
-            return fault(400, "nested too deeply", "body")
+            response = fault(400, "nested too deeply", "body")
         except Exception:
-            logger.exception("%s %s failed", request.method, request.url.path)
-            return fault(500, "internal error: the server's log has it")
-
-    async def _events(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def open_stream(service: Service, request: Request) -> ASGIApp:
-            if service.served.leaving:
-                raise Stopping("the server is stopping")
-            asked = read_query(EventsQuery, scope["query_string"])
-            if asked.namespace is not None:
-                check_name(asked.namespace, "namespace")
-            token = _token(request)
-            if token is None or not token.namespaces or asked.namespace is not None:
-                may_read(token, asked.namespace)
-            types, position = service.stream.check(asked.types, request.headers.get("last-event-id"))
-            allowed = frozenset(token.namespaces) if token is not None and token.namespaces else None
-            serve = partial(
-                service.stream.serve, types=types, namespace=asked.namespace, namespaces=allowed, last_event_id=position
-            )
-            return serve if token is None else _while_in_force(serve, service.tokens, token)
-
-        response = await self._answer(open_stream, Request(scope, receive, send))
+            logger.exception("%s %s failed", method, path)
+            response = fault(500, "internal error: the server's log has it")
         await response(scope, receive, send)
 
+    async def _document(self, service: Service, request: HttpRequest) -> HttpAnswer:
+        media_type, content = (await service.served.read(self._documents))[request.scope["path"]]
+        return HttpAnswer(content, media_type=media_type)
 
-def _while_in_force(serve: ASGIApp, tokens: Tokens, token: Token) -> ASGIApp:
-    """Return the stream, which ends when the reader's token is no longer valid."""
 
-    async def serving(scope: Scope, receive: Receive, send: Send) -> None:
-        async def receive_or_lose() -> Message:
-            while True:
-                try:
-                    async with asyncio.timeout(_HOLDS_EVERY):
-                        return await receive()
-                except TimeoutError:
-                    if not tokens.holds(token):
-                        return {"type": "http.disconnect"}
-
-        await serve(scope, receive_or_lose, send)
-
-    return serving
+async def _open_stream(service: Service, request: HttpRequest) -> ASGIApp:
+    if service.served.leaving:
+        raise Stopping("the server is stopping")
+    asked = read_query(EventsQuery, request.scope["query_string"])
+    if asked.namespace is not None:
+        check_name(asked.namespace, "namespace")
+    token = _token(request)
+    if token is None or not token.namespaces or asked.namespace is not None:
+        may_read(token, asked.namespace)
+    last = next((value.decode("latin-1") for name, value in request.scope["headers"] if name == b"last-event-id"), None)
+    types, position = service.stream.check(asked.types, last)
+    allowed = frozenset(token.namespaces) if token is not None and token.namespaces else None
+    return partial(
+        service.stream.serve,
+        types=types,
+        namespace=asked.namespace,
+        namespaces=allowed,
+        last_event_id=position,
+        holds=None if token is None else partial(service.tokens.holds, token),
+    )

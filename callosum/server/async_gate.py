@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -63,8 +63,6 @@ class ServedGate:
         self.arrivals = ArrivalClock(self._loop)
         self.queues = WaitQueues(gate.store, told)
         self._taking: asyncio.Future[int] | None = None
-        self._looked = False
-        """True if the spool was empty when it was checked in this round of the loop."""
         self.decisions = 0
         self.turned_away = 0
 
@@ -112,7 +110,7 @@ class ServedGate:
 
         A decision waits for the rest only if records may be about it (``TakenIn``).
         """
-        self.operations.behind = not self._nothing_waits()
+        self.operations.behind = self.gate.spool.waiting()
         if self.operations.behind:
             if self._taking is None or self._taking.done():
                 taking = partial(self.gate.spool.take, partial(self._entered, {}))
@@ -124,28 +122,12 @@ class ServedGate:
 
     async def _taken_in(self, need: TakenIn) -> bool:
         ends = self._loop.time() + TAKE_IN
-        while await self._read(partial(self.gate.pending.hold, need.scope, need.tool)):
+        while await self.read(partial(self.gate.pending.hold, need.scope, need.tool)):
             if self._loop.time() > ends or (need.expiry is not None and need.expiry.within(IN_TIME)):
                 return False
             await self.take_in()
             await self.pause(SOON)  # another process may be entering them
         return True
-
-    def _nothing_waits(self) -> bool:
-        """Return True if the spool is empty.
-
-        One check serves all requests that the loop has read by then: records that were spooled before such a request
-        was sent were already in the file. The requests of the loop's next round are served after ``_look_again``.
-        """
-        if not self._looked:
-            if self.gate.spool.waiting():
-                return False
-            self._looked = True
-            self._loop.call_soon(self._look_again)
-        return True
-
-    def _look_again(self) -> None:
-        self._looked = False
 
     def _entered(self, since: dict[tuple[str, str], int], lines: Sequence[bytes]) -> None:
         """Enter a page of the spool, from a thread beside the loop."""
@@ -179,7 +161,7 @@ class ServedGate:
         if left is None:
             decision = await self.drive(self.operations.intercept(call, expiry, here=here), size=size)
         else:
-            decision = await self._in_turn(call, size, left, expiry, here=here)
+            decision = await self._loop.create_task(self._in_turn(call, size, left, expiry, here=here))
         self.decided(decision)
         return decision
 
@@ -238,14 +220,16 @@ class ServedGate:
             raise Stopping("the server is stopping")
         answer: Any = None
         try:
-            need = await self._read(partial(_next, effects, None)) if size >= LARGE else effects.send(None)
+            need = await self.read(partial(_next, effects, None)) if size >= LARGE else effects.send(None)
             while True:
                 if type(need) is Sleep:
                     await (self.pause(need.seconds) if waiter is None else waiter.turn(need.seconds))
                 elif type(need) is Read:
-                    answer = await self._read(need.read)
+                    answer = await self.read(need.read)
                 elif type(need) is TakenIn:
                     answer = await self._taken_in(need)
+                elif type(need) is _Ended:
+                    return need.value  # type: ignore[no-any-return]
                 elif type(need) is list:
                     answer = await asyncio.gather(*map(self.writer.submit, need), return_exceptions=True)
                     for applied in answer:
@@ -264,42 +248,36 @@ class ServedGate:
                     if own is not None:
                         own.answered(answer)
                     self.queues.note(answer.change)
-                need = await self._read(partial(_next, effects, answer)) if size >= LARGE else effects.send(answer)
+                need = await self.read(partial(_next, effects, answer)) if size >= LARGE else effects.send(answer)
         except StopIteration as end:
             value: T = end.value
             return value
-        except _Ended as end:
-            return end.value  # type: ignore[no-any-return]
         finally:
             effects.close()
 
-    async def read(self, look: Callable[[], T]) -> T:
+    def read(self, look: Callable[[], T]) -> asyncio.Future[T]:
         """Run a function that reads from the store, in a thread beside the loop."""
-        return await self._read(look)
-
-    async def _read(self, look: Callable[[], T]) -> T:
-        return await self._loop.run_in_executor(self._threads, look)
+        return self._loop.run_in_executor(self._threads, look)
 
     async def pause(self, seconds: float) -> None:
         """Let time pass. Raises ``Stopping`` if no call may wait any more."""
+        leaving = asyncio.ensure_future(self._leaving.wait())  # ``asyncio.timeout`` would ask for a task
         try:
-            async with asyncio.timeout(seconds):
-                await self._leaving.wait()
-        except TimeoutError:
-            return
-        raise Stopping("the server is stopping")
+            await asyncio.wait((leaving,), timeout=seconds)
+        finally:
+            leaving.cancel()
+        if self.leaving:
+            raise Stopping("the server is stopping")
 
 
-class _Ended(Exception):
-    """An operation that ended before it needed anything. A thread's future cannot carry ``StopIteration``."""
+class _Ended(NamedTuple):
+    """The result of an operation that ended in a thread, whose future cannot carry ``StopIteration``."""
 
-    def __init__(self, value: Any) -> None:
-        super().__init__()
-        self.value = value
+    value: Any
 
 
 def _next(effects: Effects[Any], answer: Any) -> Any:
     try:
         return effects.send(answer)
     except StopIteration as end:
-        raise _Ended(end.value) from None
+        return _Ended(end.value)

@@ -22,17 +22,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from http import HTTPStatus
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+from urllib.parse import unquote
 
 import httptools
-from msgspec import Struct, structs
+from msgspec import structs
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from callosum.server.caller import Peer
-from callosum.server.security import HEADERS
-from callosum.wire import MAX_BODY, ErrorResponse, encode
+from callosum.server.limits import Limits, Refusal, room_of
+from callosum.server.responses import JSON_HEAD, RequestRun
+from callosum.wire import ErrorResponse, encode
 
 if TYPE_CHECKING:
     from uvicorn.config import Config
@@ -40,45 +42,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("callosum")
 
-_LOOKED_AT: Final = frozenset((b"host", b"content-length", b"transfer-encoding"))
 _UPGRADING: Final = frozenset((b"upgrade", b"http2-settings"))
+_AT_ONCE: Final = ("/intercept", "/complete", "/hooks/")
+"""Beginnings of the paths whose requests run without a task."""
 _FRAMING: Final = 1_000_000
 """Maximum size of the framing of a chunked body, in bytes: sizes, extensions, trailers."""
-
-
-class Limits(Struct, frozen=True, kw_only=True):
-    """Limits of a connection. Sizes are in bytes, times in seconds.
-
-    ``stuck``: how long a client may leave its answer unread. ``pipelined``: number of requests of a
-    connection that may wait for an earlier one. ``spare``: number of connections above ``connections`` that get a 503;
-    further ones are closed without an answer. Idle connections are closed by uvicorn's ``timeout_keep_alive``; a
-    connection that never sends anything is closed after ``arrive``.
-    """
-
-    head: int = 16 * 1024
-    target: int = 8 * 1024
-    headers: int = 100
-    body: int = MAX_BODY
-    arrive: float = 15.0
-    stuck: float = 30.0
-    linger: float = 2.0
-    connections: int = 16_384
-    spare: int = 64
-    pipelined: int = 64
-
-
-# called for every request, without the look-up of ``super()``
-_on_message_begin: Final = HttpToolsProtocol.on_message_begin
-_on_headers_complete: Final = HttpToolsProtocol.on_headers_complete
-_on_response_complete: Final = HttpToolsProtocol.on_response_complete
-
-
-class _Refusal(Exception):
-    """Raised inside the parser to stop it."""
-
-    def __init__(self, status: int, error: str, at: str) -> None:
-        super().__init__(error)
-        self.status, self.error, self.at = status, error, at
 
 
 class Protocol(HttpToolsProtocol):
@@ -109,9 +77,11 @@ class Protocol(HttpToolsProtocol):
         self._room = -1  # bytes that a chunked body may still hold, -1 for any other body
         self._expecting = False
         self._upgrading = False
+        self._unstarted: RequestResponseCycle | None = None  # begun in this piece
         self._deaf = False  # nothing more is read from this client
         self._last: bytes | None = None  # the refusal to send once the earlier requests are answered
         self._running: RequestResponseCycle | None = None
+        self._idle_since = 0.0
         self._arriving: asyncio.TimerHandle | None = None
         self._ending: asyncio.TimerHandle | None = None
         self._peer: Peer | None = None
@@ -155,7 +125,6 @@ class Protocol(HttpToolsProtocol):
         """Feed the parser and watch a request that is not complete yet."""
         if self._deaf:
             return
-        self._unset_keepalive_if_required()
         quiet, before = self._whole, self.cycle
         self._piece = len(data)
         try:
@@ -164,9 +133,11 @@ class Protocol(HttpToolsProtocol):
             self._go_on_without(data[upgrade.args[0] :])
             return
         except httptools.HttpParserError as error:
+            self._start(at_once=False)
             self._fault(error)
             return
         if not self._whole:
+            self._start(at_once=False)
             self._measure(alone=quiet and before is self.cycle)
             if self._arriving is not None:
                 return
@@ -175,6 +146,17 @@ class Protocol(HttpToolsProtocol):
             self._arriving = None
         if not self._whole or (cycle := self.cycle) is None or cycle.response_complete:
             self._arriving = self.loop.call_later(self.limits.arrive, self._late)
+        elif self._unstarted is not None:
+            self._start(at_once=True)
+
+    def _start(self, *, at_once: bool) -> None:
+        """Start the request that this piece began: in a task, unless it is whole and most likely only decides."""
+        cycle, self._unstarted = self._unstarted, None
+        if cycle is not None and at_once and not self.flow.read_paused and cycle.scope["path"].startswith(_AT_ONCE):
+            cycle.scope["callosum.body"] = bytes(cycle.body)  # type: ignore[typeddict-unknown-key]
+            RequestRun(cycle.run_asgi(self.app), self.loop, self.tasks)
+        elif cycle is not None:
+            self._start_asgi_task(cycle, self.app)
 
     def _measure(self, *, alone: bool) -> None:
         """Add this piece to the size of the unfinished request. ``alone``: it contains nothing else."""
@@ -185,9 +167,9 @@ class Protocol(HttpToolsProtocol):
             if self._room >= 0 and self._fed > self.limits.body + _FRAMING:
                 self._refuse(413, f"longer than {self.limits.body} bytes with its chunks' frames", "body")
         elif len(self.url) > self.limits.target:
-            self._refuse(*self._long_target())
+            self._refuse(414, f"longer than {self.limits.target} bytes", "target")
         elif self._fed > self.limits.head:
-            self._refuse(*self._long_head())
+            self._refuse(431, f"longer than {self.limits.head} bytes", "headers")
 
     def pause_writing(self) -> None:
         """Stop writing to a client that does not read, and end the connection after a while."""
@@ -208,7 +190,11 @@ class Protocol(HttpToolsProtocol):
         self._see_to_the_end()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection."""
+        """Close an idle connection. One timer serves many requests: it starts again for one that was used meanwhile."""
+        idle = monotonic() - self._idle_since if self._whole and self.cycle.response_complete else 0.0
+        if (left := self.timeout_keep_alive - idle) > 0:
+            self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
+            return
         super().timeout_keep_alive_handler()
         self._see_to_the_end()
 
@@ -216,41 +202,72 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Prepare for a new request."""
-        _on_message_begin(self)
-        self._whole = self._headed = False
+        self.url = b""
+        self.headers = []
+        self._whole = self._headed = self.expect_100_continue = False
         self._begun = True
         self._fed = 0
-        self._room = -1
 
     def on_headers_complete(self) -> None:
         """Check the head and start the request."""
         limits, headers, parser = self.limits, self.headers, self.parser
         url = self.url
         if len(url) > limits.target:
-            raise _Refusal(*self._long_target())
+            raise Refusal(414, f"longer than {limits.target} bytes", "target")
         if len(headers) > limits.headers:
-            raise _Refusal(431, f"more than {limits.headers} headers", "headers")
-        if self._fed + self._piece > limits.head and self._head_size() > limits.head:
-            raise _Refusal(*self._long_head())
+            raise Refusal(431, f"more than {limits.headers} headers", "headers")
+        size = self._fed + self._piece  # of which a body may be a part
+        if size > limits.head and len(url) + sum(len(name) + len(value) + 4 for name, value in headers) > limits.head:
+            raise Refusal(431, f"longer than {limits.head} bytes", "headers")
         if url[:1] != b"/" and url != b"*":
-            raise _Refusal(400, "expected a path", "target")
-        self._check(parser.get_http_version())
+            raise Refusal(400, "expected a path", "target")
+        version = parser.get_http_version()
+        self._room = room_of(headers, version, limits.body)
         if len(self.pipeline) >= limits.pipelined:
-            raise _Refusal(503, f"more than {limits.pipelined} requests are waiting on this connection", "connection")
+            raise Refusal(503, f"more than {limits.pipelined} requests are waiting on this connection", "connection")
         if parser.should_upgrade():
             self._upgrading = True
             return
-        self.scope["callosum.abort"] = self._abort  # type: ignore[typeddict-unknown-key]
-        self.scope["callosum.answer"] = self.answer  # type: ignore[typeddict-unknown-key]
-        self.scope["callosum.gone"] = self.transport.is_closing  # type: ignore[typeddict-unknown-key]
-        self.scope["callosum.peer"] = self._peer  # type: ignore[typeddict-unknown-key]
-        _on_headers_complete(self)
+        parsed = httptools.parse_url(url)
+        path = str(parsed.path, "ascii")
+        scope = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "method": str(parser.get_method(), "ascii"),
+            "root_path": "",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": parsed.path,
+            "query_string": parsed.query or b"",
+            "headers": headers,
+            "callosum.abort": self._abort,
+            "callosum.answer": self.answer,
+            "callosum.gone": self.transport.is_closing,
+            "callosum.peer": self._peer,
+        }
+        cycle = RequestResponseCycle(
+            scope,  # type: ignore[arg-type]  # with keys of its own
+            self.transport,
+            self.flow,
+            self.logger,
+            self.access_logger,
+            self.access_log,
+            self.server_state.default_headers,
+            asyncio.Event(),
+            self.expect_100_continue,
+            version == "1.1" and not self.leaving and parser.should_keep_alive(),
+            self.on_response_complete,
+        )
+        before, self.cycle = self.cycle, cycle
+        if before is None or before.response_complete:
+            self._running = self._unstarted = cycle
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
         self._headed, self._fed = True, 0
-        cycle = self.cycle
-        if self.leaving:
-            cycle.keep_alive = False
-        if not self.pipeline:
-            self._running = cycle
         if self._room >= 0:
             self.headers = []  # trailers are not headers: the checked headers stay as they are
         if self.expect_100_continue:  # the body may be refused unread, and may still come: only closing is safe
@@ -261,7 +278,7 @@ class Protocol(HttpToolsProtocol):
         if self._room >= 0:
             self._room -= len(body)
             if self._room < 0:
-                raise _Refusal(413, f"longer than {self.limits.body} bytes", "body")
+                raise Refusal(413, f"longer than {self.limits.body} bytes", "body")
         cycle = self.cycle  # as in uvicorn, without its check for upgrades
         if not cycle.response_complete:
             cycle.body += body
@@ -307,48 +324,21 @@ class Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Continue with the next request, or send the refusal that waits for this answer."""
-        was_last = not self.pipeline
-        if not was_last:
-            self._running = self.pipeline[-1][0]
-        _on_response_complete(self)
-        if not self._whole or self._deaf:
-            self._unset_keepalive_if_required()  # the connection is ended elsewhere
-        if was_last and self._last is not None:
+        self._idle_since = monotonic()
+        if self.transport.is_closing():
+            self._see_to_the_end()
+        elif self.pipeline:
+            self.flow.resume_reading()
+            self._running, app = self.pipeline.pop()
+            self._start_asgi_task(self._running, app)
+        elif self._last is not None:
             self._say_and_end(self._last)
-        self._see_to_the_end()
-
-    def _check(self, version: str) -> None:
-        """Refuse a head that two readers could understand in two ways."""
-        hosts, length, encoding = 0, None, None
-        for name, value in self.headers:
-            if name in _LOOKED_AT:
-                if name == b"host":
-                    hosts += 1
-                elif name == b"content-length":
-                    length = value
-                elif encoding is not None:
-                    raise _Refusal(400, "occurs more than once", "Transfer-Encoding")
-                else:
-                    encoding = value
-        if version not in {"1.1", "1.0"}:
-            raise _Refusal(400, "this server speaks HTTP/1.1", "request")
-        if hosts > 1 or (hosts == 0 and version == "1.1"):
-            raise _Refusal(400, "occurs more than once" if hosts else "is missing", "Host")
-        if encoding is not None:
-            if length is not None or version == "1.0" or encoding.lower() != b"chunked":
-                raise _Refusal(400, "expected chunked alone, in HTTP/1.1", "Transfer-Encoding")
-            self._room = self.limits.body
-        elif length is not None and int(length) > self.limits.body:
-            raise _Refusal(413, f"longer than {self.limits.body} bytes", "body")
-
-    def _head_size(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-
-    def _long_target(self) -> tuple[int, str, str]:
-        return 414, f"longer than {self.limits.target} bytes", "target"
-
-    def _long_head(self) -> tuple[int, str, str]:
-        return 431, f"longer than {self.limits.head} bytes", "headers"
+        else:
+            self.flow.resume_reading()
+            if self.timeout_keep_alive_task is None and not self._deaf:
+                self.timeout_keep_alive_task = self.loop.call_later(
+                    self.timeout_keep_alive, self.timeout_keep_alive_handler
+                )
 
     def _go_on_without(self, rest: bytes) -> None:
         """Read a request for an upgrade, which is not granted, as a plain request: parse it again without that header.
@@ -372,7 +362,7 @@ class Protocol(HttpToolsProtocol):
 
     def _fault(self, error: httptools.HttpParserError) -> None:
         cause = error.__context__
-        if isinstance(cause, _Refusal):
+        if isinstance(cause, Refusal):
             self._refuse(cause.status, cause.error, cause.at)
         elif isinstance(error, httptools.HttpParserCallbackError) and not isinstance(cause, httptools.HttpParserError):
             logger.error("a request could not be taken", exc_info=cause)
@@ -391,8 +381,8 @@ class Protocol(HttpToolsProtocol):
         elif self._whole:
             self._say_and_end(b"")
         else:
-            text = f"the request was not complete after {self.limits.arrive:g} s"
-            self._refuse(408, text, "body" if self._headed else "request")
+            at = "body" if self._headed else "request"
+            self._refuse(408, f"the request was not complete after {self.limits.arrive:g} s", at)
 
     def _refuse(self, status: int, error: str, at: str) -> None:
         """Refuse the newest request once the earlier ones are answered, and close the connection."""
@@ -416,15 +406,8 @@ class Protocol(HttpToolsProtocol):
 
     def _answer(self, status: int, error: str, at: str) -> bytes:
         body = encode(ErrorResponse(error, at))
-        headers = [
-            *self.server_state.default_headers,
-            *HEADERS,
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-            (b"connection", b"close"),
-        ]
-        line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()
-        return b"\r\n".join([line, *(name + b": " + value for name, value in headers), b"", body])
+        head = b"%b%bcontent-length: %d\r\nconnection: close\r\n\r\n"
+        return head % (STATUS_LINE[status], JSON_HEAD, len(body)) + body
 
     def _say_and_end(self, answer: bytes) -> None:
         """Send the last answer, and close when the client has closed, or after a while."""

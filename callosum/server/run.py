@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import uvicorn
 from msgspec import Struct
@@ -151,27 +151,17 @@ def _allow_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-class _Room(NamedTuple):
-    """Number of connections that are served, and of further ones that are answered with 503.
+def _room() -> tuple[int, int, bool]:
+    """Return the number of connections that are served, and of further ones that are answered with 503.
 
-    ``scarce``: the limit of open files, not the server's own limit, determines the numbers.
-    """
-
-    connections: int
-    spare: int
-    scarce: bool
-
-
-def _room() -> _Room:
-    """Return the number of connections that fit beside the files that the gate itself needs.
-
+    The third value is True if the limit of open files, beside those that the gate itself needs, determines the numbers.
     Raises ``ConfigError`` if the limit of open files leaves too few.
     """
     limits = Protocol.limits
     wanted = limits.connections + limits.spare
     files = resource.RLIM_INFINITY if resource is None else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if resource is None or files == resource.RLIM_INFINITY or files - _OWN_FILES >= wanted:
-        return _Room(limits.connections, limits.spare, scarce=False)
+        return limits.connections, limits.spare, False
     own = min(_OWN_FILES, max(files // 2, open_files() + _OWN_RESERVE))
     left = files - own
     if left < _FEWEST:
@@ -180,7 +170,7 @@ def _room() -> _Room:
             at="ulimit -n",
         )
     spare = min(limits.spare, left // 4)
-    return _Room(left - spare, spare, scarce=True)
+    return left - spare, spare, True
 
 
 def _tune() -> None:
@@ -268,7 +258,10 @@ async def serve_gate(
     served = ServedGate(gate, stream.wake)
     metrics = Metrics(lambda: _gauges(served, stream), gate.store.pool if isinstance(gate.store, Pooled) else None)
     unobserve = gate.add_observer(metrics.observe)
-    unpublish = brain.corpus.on(CorpusEvent, partial(_publish, stream), ahead=True)
+    # the stream reads the journal's events by itself
+    unpublish = brain.corpus.on(
+        CorpusEvent, lambda event: stream.publish((event,)) if type(event) not in JOURNALLED else None, ahead=True
+    )
     if gate.settings.telemetry_prometheus:
         from callosum.telemetry.prometheus import Prometheus  # noqa: PLC0415
 
@@ -302,8 +295,8 @@ async def serve_gate(
         proven=(CONSOLE,),
         on_refused=on_refused,
     )
-    room = _room()
-    protocol = limited(connections=room.connections, spare=room.spare)
+    connections, spare, scarce = _room()
+    protocol = limited(connections=connections, spare=spare)
     config = uvicorn.Config(
         service.console_opener.beside(app, options.console, tokens, on_refused) if options.console else app,
         http=protocol,
@@ -326,9 +319,7 @@ async def serve_gate(
         if tasks:
             await asyncio.wait(tasks, timeout=_LAST_WORDS)
 
-    server = _Server(
-        config, service, protocol, options.drain, lambda: ready(server.leave), journal_rest, scarce=room.scarce
-    )
+    server = _Server(config, service, protocol, options.drain, lambda: ready(server.leave), journal_rest, scarce=scarce)
     aftermath = Recovery(service, gate.settings.state)
     others = [_start(brain), *([_until_idle(server, service, options.idle)] if options.idle else ())]
     beside = [*map(asyncio.ensure_future, (*(job.run() for job in jobs(gate, aftermath, refusals)), *others))]
@@ -353,12 +344,6 @@ async def _start(brain: Brain) -> None:
         await asyncio.to_thread(brain.start)
     except Exception:
         logger.exception("the schedule could not be started")
-
-
-def _publish(stream: Stream, event: CorpusEvent) -> None:
-    """Send an event to the stream's readers. The stream reads the journal's events by itself."""
-    if type(event) not in JOURNALLED:
-        stream.publish((event,))
 
 
 def _logged(task: asyncio.Task[None]) -> None:

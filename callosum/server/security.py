@@ -35,8 +35,8 @@ from typing import Any, Final, Literal
 
 from callosum.errors import CallosumError, ConfigError
 from callosum.server.caller import is_direct
+from callosum.server.responses import HEADERS, Header, fault
 from callosum.server.tokens import Role, Token, Tokens
-from callosum.wire import ErrorResponse, encode
 
 logger = logging.getLogger("callosum")
 
@@ -45,16 +45,12 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Header = tuple[bytes, bytes]
 Kind = Literal["host", "origin", "missing", "wrong", "role", "instance", "namespace", "suppressed"]
 """Why a request was refused. ``suppressed`` is written by ``RefusalLog`` for refusals that it only counted."""
 OnRefused = Callable[[Kind, Scope, Mapping[str, Any]], None]
 
 LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 """The names of a server on the loopback."""
-HEADERS: Final[tuple[Header, ...]] = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
-"""Headers of every answer."""
-
 _HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::[0-9]{1,5})?")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
 _BEARER: Final = re.compile(r"bearer +([\x21-\x7e]+) *", re.IGNORECASE)
@@ -81,12 +77,12 @@ class Refused(CallosumError):
     def response(self) -> App:
         """Return the answer as an ASGI application. Sending it calls ``on_refused`` of the ``Security`` around it."""
 
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             report = scope.get("callosum.refused")
             if report is not None:
                 report(self, scope)
-            headers = [(b"www-authenticate", b"Bearer")] if self.status == 401 else []
-            await _send_fault(send, self.status, self.error, self.at, headers)
+            headers = {"WWW_Authenticate": "Bearer"} if self.status == 401 else {}
+            await fault(self.status, self.error, self.at, **headers)(scope, receive, send)
 
         return answer
 
@@ -187,9 +183,6 @@ class Security:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it with the reason."""
-        if scope["type"] != "http":
-            await self._other(scope, receive, send)
-            return
         extra, began = HEADERS, False
 
         def sending(message: Message) -> Awaitable[None]:  # not a coroutine of its own: one less to run per message
@@ -209,7 +202,8 @@ class Security:
             if said:
                 scope["callosum.headers"] = extra = self._check_origin(said, scope, host)
                 if extra is not HEADERS and _is_preflight(scope):
-                    await _send(sending, 204, _preflight(scope))
+                    await sending({"type": "http.response.start", "status": 204, "headers": _preflight(scope)})
+                    await sending({"type": "http.response.body", "body": b""})
                     return
                 token = self._token(said, scope)
             if token is None and self.token_required:
@@ -225,18 +219,12 @@ class Security:
         except CancelledError:
             if began:
                 raise
-            await _send_fault(sending, 503, "the server is stopping", "", [(b"retry-after", b"1")])
+            await fault(503, "the server is stopping", Retry_After="1")(scope, receive, sending)
         except Exception:
             if began:
                 raise
             logger.exception("%s %s failed", scope["method"], scope["path"])
-            await _send_fault(sending, 500, "internal error: the server's log has it", "")
-
-    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
+            await fault(500, "internal error: the server's log has it")(scope, receive, sending)
 
     def _check_host(self, host: bytes | None, scope: Scope) -> None:
         server = scope.get("server")
@@ -360,16 +348,6 @@ def _origin(origin: str) -> str:
             at="--allow-origin",
         )
     return small
-
-
-async def _send_fault(send: Send, status: int, error: str, at: str, headers: Iterable[Header] = ()) -> None:
-    await _send(send, status, ((b"content-type", b"application/json"), *headers), encode(ErrorResponse(error, at)))
-
-
-async def _send(send: Send, status: int, headers: Iterable[Header], body: bytes = b"") -> None:
-    length = [(b"content-length", b"%d" % len(body))] if status != 204 else []
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
-    await send({"type": "http.response.body", "body": body})
 
 
 # --- Journal of refusals ---

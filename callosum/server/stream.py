@@ -35,11 +35,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
 
-from callosum import wire
 from callosum.corpus.events import CorpusEvent, select
 from callosum.corpus.opening_calls import OpeningCalls
 from callosum.errors import StoreError
@@ -62,6 +61,7 @@ from callosum.server.replay_buffer import (
     items_of,
     position_of,
 )
+from callosum.server.responses import fault
 from callosum.stores.base import Notifying, Store
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Page(Struct, frozen=True, gc=False):
         return min(max(self.end, self.floor) if self.last else self.end, floor)
 
 
-class Past:
+class _Past:
     """Reads the journal, with its rotated segments if ``state`` (the state folder) is given."""
 
     def __init__(self, store: Store, state: Path | None) -> None:
@@ -210,7 +210,7 @@ class _Reader:
     ``SubscriberGroup.added``. ``sending`` is the time at which the current send began (0: none).
     """
 
-    __slots__ = ("bell", "cut_off", "group", "joined", "over", "position", "seen", "sending", "sent", "task")
+    __slots__ = ("bell", "cut_off", "group", "holds", "joined", "over", "position", "seen", "sending", "sent", "task")
 
     def __init__(self, group: SubscriberGroup, position: Position) -> None:
         self.group = group
@@ -223,6 +223,7 @@ class _Reader:
         self.cut_off = False
         self.bell: asyncio.Future[None] | None = None
         self.task: asyncio.Task[Any] | None = None
+        self.holds: Callable[[], bool] | None = None
 
     def wake(self) -> None:
         """End the reader's wait."""
@@ -255,7 +256,7 @@ class Stream:
         beat: float = BEAT,
         stall: float = STALL,
     ) -> None:
-        self._past = Past(store, state)
+        self._past = _Past(store, state)
         self._elsewhere = isinstance(store, Notifying)
         self._ring = ReplayBuffer(ring, size)
         self._interval, self._poll, self._beat, self._stall = interval, poll, beat, stall
@@ -271,7 +272,8 @@ class Stream:
         self._groups: dict[Filter, SubscriberGroup] = {}
         self._fresh: set[Filter] = set()
         self._members: dict[Filter, dict[_Reader, None]] = {}
-        self._readers: dict[_Reader, Callable[[], object] | None] = {}
+        self._readers: dict[_Reader, Callable[[], object]] = {}
+        """With the function that closes the reader's connection."""
         self._pages: OrderedDict[int, Page] = OrderedDict()
         self._lane = ThreadPoolExecutor(2, "callosum-stream")  # one follows the journal, one reads older pages
         self._turn = asyncio.Lock()
@@ -346,30 +348,29 @@ class Stream:
         namespace: str | None = None,
         namespaces: frozenset[str] | None = None,
         last_event_id: Position | None = None,
-        abort: Callable[[], object] | None = None,
+        holds: Callable[[], bool] | None = None,
     ) -> None:
         """Send events until the reader leaves, stops reading, or the stream is closed.
 
         ``types`` and ``last_event_id`` are as ``check`` returns them. ``namespace`` is the one that the reader
         wants, ``namespaces`` those that it may see (None: all). Everything that is committed after the response
-        began is sent. ``abort`` closes the connection at once without writing the rest; it may also
-        be in the scope as ``callosum.abort``, otherwise the transport of uvicorn's own ``send`` is used.
+        began is sent. ``scope["callosum.abort"]`` closes the connection at once without writing the rest. The reader's
+        connection is closed when ``holds`` returns False, because its token is no longer valid.
         """
         if namespace is not None:
             namespaces = frozenset({namespace}) if namespaces is None else namespaces & {namespace}
         try:
-            abort = abort or scope.get("callosum.abort") or _abort_of(send)
             async with self._door:
-                reader = await self._join(Filter(types, namespaces), last_event_id, abort)
+                reader = await self._join(Filter(types, namespaces), last_event_id, scope["callosum.abort"])
         except StoreError as error:
-            await _refuse(send, str(error), "store")
+            await fault(503, str(error), "store", Retry_After="1")(scope, receive, send)
             return
         if reader is None:
-            await _refuse(send, "the server is stopping", "")
+            await fault(503, "the server is stopping", Retry_After="1")(scope, receive, send)
             return
         watch: asyncio.Task[None] | None = None
         try:
-            reader.task = asyncio.current_task()
+            reader.task, reader.holds = asyncio.current_task(), holds
             await self._send(reader, send, _HEAD)
             await self._send(reader, send, _body(_greeting(RETRY, reader.position)))
             watch = asyncio.ensure_future(_watch(reader, receive))
@@ -402,9 +403,7 @@ class Stream:
                     self._cut(reader)
         self._lane.shutdown(wait=False, cancel_futures=True)
 
-    async def _join(
-        self, filter: Filter, position: Position | None, abort: Callable[[], object] | None
-    ) -> _Reader | None:
+    async def _join(self, filter: Filter, position: Position | None, abort: Callable[[], object]) -> _Reader | None:
         """Return a new reader; the first one starts the tasks that serve readers. Raises ``StoreError``."""
         if self._closed:
             return None
@@ -453,14 +452,11 @@ class Stream:
 
     def _cut(self, reader: _Reader) -> None:
         """Close a reader's connection at once; if that was tried before, cancel its task."""
-        abort = self._readers[reader]
-        if reader.cut_off or abort is None:
+        if not reader.cut_off:
             reader.cut_off = reader.over = True
-            if reader.task is not None:
-                reader.task.cancel()
-            return
-        reader.cut_off = reader.over = True
-        abort()
+            self._readers[reader]()
+        elif reader.task is not None:
+            reader.task.cancel()
 
     # --- One reader ---
 
@@ -685,7 +681,7 @@ class Stream:
                     await asyncio.sleep(0)
 
     async def _tend(self) -> None:
-        """Disconnect readers that do not read, and wake those that need a heartbeat."""
+        """Disconnect readers that do not read or may not any more, and wake those that need a heartbeat."""
         while True:
             await asyncio.sleep(min(1.0, self._stall / 4, self._beat / 4))
             try:
@@ -698,7 +694,9 @@ class Stream:
         for reader in readers:
             if reader not in self._readers:
                 continue
-            if reader.sending and now - reader.sending >= self._stall:
+            if reader.holds is not None and not reader.holds():
+                reader.leave()
+            elif reader.sending and now - reader.sending >= self._stall:
                 self.stalled += not reader.cut_off
                 self._cut(reader)
             elif reader.bell is not None and now - reader.sent >= self._beat:
@@ -715,15 +713,3 @@ async def _watch(reader: _Reader, receive: Receive) -> None:
             pass
     finally:
         reader.leave()
-
-
-def _abort_of(send: Send) -> Callable[[], object] | None:
-    """Return the function that closes uvicorn's connection without writing the rest, if there is one."""
-    transport = getattr(getattr(send, "__self__", None), "transport", None)
-    return cast("Callable[[], object] | None", getattr(transport, "abort", None))
-
-
-async def _refuse(send: Send, error: str, at: str) -> None:
-    headers = [(b"content-type", b"application/json"), (b"retry-after", b"1")]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": wire.encode(wire.ErrorResponse(error, at))})

@@ -118,7 +118,7 @@ class Tokens:
         """The machine's own token, once ``serve_machine`` has made it. It may act as every instance."""
         self._clock, self._ticks = clock, ticks
         self._stamp = _stamp(self.path)
-        self._tokens: Mapping[str, Token] = _read(self.path)
+        self._keep(_read(self.path))
         self._next = ticks() + LOOK_EVERY
 
     def __repr__(self) -> str:
@@ -128,7 +128,8 @@ class Tokens:
 
     def asks_actors(self) -> bool:
         """Return True if a person has made a token that may act: from then on, acting over TCP needs one."""
-        return any(token.role is Role.ACTOR for token in self._current().values())
+        self._current()
+        return self._asks_actors
 
     def serve_machine(self) -> None:
         """Accept the machine's own token, and make it if there is none. Raises ``ConfigError``."""
@@ -180,7 +181,7 @@ class Tokens:
         if stamp == self._stamp:
             return False
         try:
-            self._tokens = _read(self.path)
+            self._keep(_read(self.path))
         except ConfigError as error:
             if str(error) != str(self.error):
                 logger.warning("the tokens stay as they were: %s", error)
@@ -190,6 +191,10 @@ class Tokens:
             return False
         self._stamp, self.error = stamp, None
         return True
+
+    def _keep(self, tokens: Mapping[str, Token]) -> None:
+        self._tokens = tokens
+        self._asks_actors = any(token.role is Role.ACTOR for token in tokens.values())
 
     def _current(self) -> Mapping[str, Token]:
         ticks = self._ticks()

@@ -44,7 +44,15 @@ TEND_EVERY: Final = 0.05
 logger = logging.getLogger("callosum")
 
 Answer = Applied | Exception
-_Asked = tuple[Request, "asyncio.Future[Applied]"]
+
+
+class Result(asyncio.Future[Applied]):
+    """The future result of a request. ``resume`` is called when the result is set, not in the loop's next round."""
+
+    resume: Callable[[], object] | None = None
+
+
+_Asked = tuple[Request, Result]
 
 
 class Writer:
@@ -58,7 +66,7 @@ class Writer:
         self._prompt: NonBlocking | None = store if isinstance(store, NonBlocking) else None
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[_Asked, float]] = deque()  # with the arrival time of each
-        self._held: list[tuple[asyncio.Future[Applied], Answer]] = []
+        self._held: list[tuple[Result, Answer]] = []
         self._upto = 0
         self._scheduled = False
         self._lanes = store.lanes if isinstance(store, Pooled) else 1
@@ -79,9 +87,9 @@ class Writer:
         """Return True if more than a batch waits and its first request has waited for ``LATE`` seconds."""
         return len(self._waiting) > BATCH and self._loop.time() - self._waiting[0][1] > LATE
 
-    def submit(self, request: Request) -> asyncio.Future[Applied]:
+    def submit(self, request: Request) -> Result:
         """Return the future result. It is set once the change is as durable as its scope demands."""
-        future: asyncio.Future[Applied] = self._loop.create_future()
+        future = Result(loop=self._loop)
         self._waiting.append(((request, future), self._loop.time()))
         if not self._scheduled and self._under_way < self._lanes:
             self._schedule()
@@ -95,9 +103,10 @@ class Writer:
         self._threads.shutdown()
 
     def _schedule(self) -> None:
-        # Not at once: every request that was read in this round of the loop joins the batch.
+        # Not at once: every request that was read in this round of the loop joins the batch, and the next round reads
+        # which of their clients have disconnected.
         self._scheduled = True
-        self._loop.call_soon(self._turn)
+        self._loop.call_soon(self._loop.call_soon, self._turn)
 
     def _turn(self) -> None:
         self._scheduled = False
@@ -124,10 +133,7 @@ class Writer:
                 self._schedule()
             return
         self._settle(batch, *tried)
-        if self._waiting:
-            self._schedule()
-        else:
-            self._rest()
+        self._go_on()
 
     def _came_back(self, batch: list[_Asked], done: asyncio.Future[list[Answer]]) -> None:
         self._under_way -= 1
@@ -144,9 +150,10 @@ class Writer:
             while self._waiting and self._loop.time() - self._waiting[0][1] > PATIENT:
                 (_, future), _ = self._waiting.popleft()
                 _give(future, error)
-        if self._scheduled:
-            return
-        if self._waiting:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._waiting and not self._scheduled:  # a request that was answered just now may have scheduled it
             self._schedule()
         else:
             self._rest()
@@ -157,15 +164,15 @@ class Writer:
         if not self._tending and self._prompt is not None:
             self._tending = True
             self._loop.call_later(TEND_EVERY, self._tend, self._prompt)
-        for ((scope, _), future), answer in zip(batch, answers, strict=True):
-            if seq and scope.durable:
-                self._held.append((future, answer))
-            else:
-                _give(future, answer)
+        pairs = [*zip(batch, answers, strict=True)]
         if seq:
+            self._held += [(future, answer) for ((scope, _), future), answer in pairs if scope.durable]
             self._upto = max(self._upto, seq)
             if not self._syncing:
-                self._sync()
+                self._sync()  # begun before the others go on, so that the disk works beside them
+        for ((scope, _), future), answer in pairs:
+            if not (seq and scope.durable):
+                _give(future, answer)
 
     def _sync(self) -> None:
         held, self._held = self._held, []
@@ -197,7 +204,7 @@ class Writer:
         if time.perf_counter() - began < quick:
             self._quick_syncs = count + 1
 
-    def _synced(self, held: list[tuple[asyncio.Future[Applied], Answer]], done: asyncio.Future[None]) -> None:
+    def _synced(self, held: list[tuple[Result, Answer]], done: asyncio.Future[None]) -> None:
         self._syncing = False
         error = done.exception()
         for future, answer in held:
@@ -248,10 +255,12 @@ def _unconfirmed(error: Exception, answer: Answer) -> Exception:
     return told
 
 
-def _give(future: asyncio.Future[Applied], answer: Answer) -> None:
+def _give(future: Result, answer: Answer) -> None:
     if future.done():
         return
-    if isinstance(answer, Exception):
-        future.set_exception(answer)
-    else:
+    if type(answer) is Applied:
         future.set_result(answer)
+    else:
+        future.set_exception(answer)  # type: ignore[arg-type]  # what is no result is an exception
+    if future.resume is not None:
+        future.resume()

@@ -22,7 +22,7 @@ _SERVER = """
 import asyncio, json, os, socket, sys
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from callosum.server.protocol import limited
+from callosum.server import protocol
 
 def say(*words):
     print(*words, flush=True)
@@ -79,10 +79,13 @@ limits = json.loads(sys.argv[1])
 plain = limits.pop("plain", False)
 keep_alive = limits.pop("keep_alive", 5)
 path = limits.pop("path", "")
-class Watched(limited(**limits)):
-    def on_message_begin(self):
-        super().on_message_begin()
-        self.scope["callosum.lost"] = lambda: self.parser is None
+if limits.pop("at_once", False):
+    protocol._AT_ONCE = ("/",)
+class Watched(protocol.limited(**limits)):
+    def on_headers_complete(self):
+        super().on_headers_complete()
+        if self.cycle is not None:
+            self.cycle.scope["callosum.lost"] = lambda: self.parser is None
 listener = socket.socket(socket.AF_UNIX if path else socket.AF_INET)
 listener.bind(path or ("127.0.0.1", 0))
 listener.listen(128)
@@ -196,10 +199,10 @@ class Client:
 LIMITS: dict[str, Any] = {"arrive": 0.4, "linger": 0.4, "stuck": 0.4, "keep_alive": 0.4}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Run a server with the default limits."""
-    server = Server(tmp_path_factory.mktemp("server"))
+@pytest.fixture(scope="module", params=[False, True], ids=["in tasks", "at once"])
+def server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """Run a server with the default limits, whose requests run in tasks or, as those of the gate, at once."""
+    server = Server(tmp_path_factory.mktemp("server"), at_once=request.param)
     yield server
     assert server.process.poll() is None
     server.stop()
@@ -239,13 +242,6 @@ def refused(answer: Answer, status: int, at: str) -> None:
     assert answer.headers["connection"] == "close"
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["cache-control"] == "no-store"
-
-
-def test_a_connection_is_kept_for_the_next_request(server: Server) -> None:
-    with server.connect() as client:
-        for place in range(3):
-            client.send(b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n" % place)
-            assert client.answer().json["path"] == f"/{place}"
 
 
 def test_requests_sent_together_are_answered_in_order(server: Server) -> None:
@@ -518,6 +514,19 @@ def test_idle_connection_is_closed(hasty: Server, said: bytes) -> None:
         assert client.ended()
 
 
+def test_connection_in_use_outlives_the_time_for_idle_ones(hasty: Server) -> None:
+    with hasty.connect() as used, hasty.connect() as idle:
+        for client in (used, idle):
+            client.send(GET)
+            assert client.answer().status == 200
+        used.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert hasty.hears() == "slow"
+        assert idle.ended()  # the time has passed for both
+        assert hasty.says(b"GET /go HTTP/1.1\r\nHost: x\r\n\r\n").status == 200
+        assert used.answer().status == 200
+        assert used.ended()
+
+
 def test_client_that_does_not_read_is_disconnected(hasty: Server) -> None:
     with hasty.connect() as client:
         client.send(b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -575,8 +584,9 @@ def test_protocol_works_over_a_unix_socket(tmp_path: Path) -> None:
         folder.cleanup()
 
 
-def test_server_stops_although_clients_stay_connected(tmp_path: Path) -> None:
-    server = Server(tmp_path)
+@pytest.mark.parametrize("at_once", [False, True])
+def test_server_stops_although_clients_stay_connected(tmp_path: Path, at_once: bool) -> None:
+    server = Server(tmp_path, at_once=at_once)
     idle, half, slow = (server.connect() for _ in range(3))
     idle.send(GET)
     assert idle.answer().status == 200

@@ -21,6 +21,7 @@ from callosum.corpus.entry_events import events_of
 from callosum.corpus.events import LlmToken
 from callosum.gate import DATABASE, LocalGate
 from callosum.model import Call
+from callosum.server.protocol import Protocol
 from callosum.server.replay_buffer import position_of
 from callosum.server.stream import Stream
 from callosum.settings import Settings
@@ -51,7 +52,7 @@ class Server:
             self._app,
             interface="asgi3",
             loop=loop,
-            http="httptools",
+            http=Protocol,
             ws="none",
             lifespan="off",
             access_log=False,

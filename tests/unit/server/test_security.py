@@ -386,14 +386,6 @@ def test_cancelled_request_gets_a_response(world: World) -> None:
     assert answer["retry-after"] == "1"
 
 
-def test_websockets_are_refused_and_lifespan_passes(world: World) -> None:
-    assert asyncio.run(world.serves({"type": "websocket", "headers": []})) == [
-        {"type": "websocket.close", "code": 1008}
-    ]
-    with pytest.raises(KeyError):  # the application's own business
-        asyncio.run(world.serves({"type": "lifespan"}))
-
-
 def token(role: Role = Role.ACTOR, instance: str | None = None, namespaces: tuple[str, ...] | None = None) -> Token:
     return Token(name="t", role=role, created=0, digest="0" * 64, instance=instance, namespaces=namespaces)
 

@@ -1,7 +1,6 @@
 """The gate on an event loop: work that requests share, the clients' fallback table, strict queries."""
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,40 +8,10 @@ import pytest
 
 from callosum.client.fallback import FILE, load_table
 from callosum.gate import LocalGate
-from callosum.server.async_gate import ServedGate
 from callosum.server.jobs import FallbackFile, Job
 from callosum.server.queries import read_query
 from callosum.settings import Settings
-from callosum.stores.memory import MemoryStore
 from callosum.wire import BadRequest, BriefQuery
-
-
-async def test_requests_read_together_share_one_check_of_the_spool(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate = LocalGate(settings=Settings(state=tmp_path), store=MemoryStore())
-    taken: list[bytes] = []
-    looks = 0
-    waiting = gate.spool.waiting
-
-    def look() -> bool:
-        nonlocal looks
-        looks += 1
-        return waiting()
-
-    def take(_since: object, lines: Sequence[bytes]) -> None:
-        taken.extend(lines)
-
-    monkeypatch.setattr(gate.spool, "waiting", look)
-    served = ServedGate(gate)
-    monkeypatch.setattr(served, "_entered", take)
-    await asyncio.gather(*[served.take_in() for _ in range(20)])
-    assert looks == 1
-    assert gate.spool.add(b'{"a": 1}')
-    await asyncio.sleep(0)  # read by the loop in its next round
-    await served.take_in()
-    await served.close()
-    assert taken == [b'{"a": 1}']
 
 
 async def test_a_table_that_could_not_be_written_is_written_later(

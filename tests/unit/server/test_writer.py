@@ -3,15 +3,16 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from callosum.gate import LocalGate
-from callosum.model import Call, Change, Entry, Event, Scope, View
+from callosum.model import Change, Entry, Event, Scope, View
 from callosum.server import writer
+from callosum.server.responses import RequestRun
 from callosum.server.writer import Writer
 from callosum.stores.base import Request, Store
 from callosum.stores.sqlite import SqliteStore, connection
@@ -102,22 +103,6 @@ async def test_failed_sync_is_reported_to_the_requests_that_waited_for_it(
         await hands.submit(note("light"))
 
 
-async def test_a_step_that_raises_fails_alone(store: SqliteStore) -> None:
-    def broken(_: View) -> Change:
-        raise ZeroDivisionError
-
-    async with writing(store) as hands:
-        first, wrong, last = (
-            hands.submit(note("a")),
-            hands.submit((Scope("default", "x"), broken)),
-            hands.submit(note("b")),
-        )
-        await asyncio.gather(first, last)
-        with pytest.raises(ZeroDivisionError):
-            await wrong
-    assert notes(store) == ["a", "b"]
-
-
 async def test_loop_keeps_running_while_another_process_holds_the_file(store: SqliteStore, tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "gate.db", isolation_level=None, check_same_thread=False)
     other.execute("begin immediate")
@@ -137,17 +122,6 @@ async def test_no_transaction_is_longer_than_a_batch(store: SqliteStore) -> None
     async with writing(store) as hands:
         await asyncio.gather(*(hands.submit(note(str(number))) for number in range(writer.BATCH + 1)))
         assert (hands.committed, hands.requests) == (2, writer.BATCH + 1)
-
-
-async def test_request_cancelled_before_its_turn_gets_no_decision(gate: LocalGate) -> None:
-    async with writing(gate.store) as hands:
-        effects = gate.operations.intercept(Call("mira", "read", {"path": "/notes.md"}))
-        need = effects.send(None)
-        gone = hands.submit(need)  # type: ignore[arg-type]
-        gone.cancel()
-        await hands.submit(note("next"))
-        effects.close()
-    assert [entry.event for entry in gate.entries()] == [Event.LATE]
 
 
 class SlowStore(SqliteStore):
@@ -189,3 +163,54 @@ async def test_writer_without_threads_is_refused_at_the_start(tmp_path: Path, mo
         Writer(SqliteStore(tmp_path / "gate.db"))
     started[0].join(10)
     assert not started[0].is_alive()
+
+
+async def test_a_step_that_raises_fails_alone_and_the_others_of_its_batch_go_on(store: SqliteStore) -> None:
+    loop, runs, ended, faults = asyncio.get_running_loop(), set[Any](), list[str](), list[Any]()
+    loop.set_exception_handler(lambda _, context: faults.append(context["exception"]))
+
+    def broken(_: View) -> Change:
+        raise ZeroDivisionError
+
+    async def run(hands: Writer, text: str) -> None:
+        await hands.submit(note(text) if text != "1" else (Scope("default", "x"), broken))
+        assert hands.committed == 1
+        await hands.submit(note(f"{text} again"))  # from within the batch
+        ended.append(text)
+
+    async with writing(store) as hands:
+        for number in range(3):
+            RequestRun(run(hands, str(number)), loop, runs)
+        assert len(runs) == 3
+    assert (ended, [type(fault) for fault in faults], runs) == (["0", "2"], [ZeroDivisionError], set())
+    assert notes(store) == ["0", "2", "0 again", "2 again"]
+
+
+@pytest.mark.parametrize("at", ["transaction", "sleep", "next round", "answered"])
+async def test_cancelled_request_ends_wherever_it_waits(store: SqliteStore, at: str) -> None:
+    loop, runs, ended = asyncio.get_running_loop(), set[Any](), asyncio.Event()
+    answered: asyncio.Future[None] = loop.create_future()
+
+    async def run(hands: Writer) -> None:
+        waits: dict[str, Callable[[], Awaitable[object]]] = {
+            "transaction": lambda: hands.submit(note("gone")),
+            "sleep": lambda: asyncio.sleep(60),
+            "next round": lambda: asyncio.sleep(0),
+            "answered": lambda: answered,
+        }
+        try:
+            await waits[at]()
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)  # what it does at its end
+            ended.set()
+            raise
+
+    async with writing(store) as hands:
+        request = RequestRun(run(hands), loop, runs)
+        if at == "answered":
+            answered.set_result(None)  # it has not gone on yet
+        request.cancel("the server stops")
+        await asyncio.wait_for(ended.wait(), 10)
+        await hands.submit(note("next"))
+    assert (runs, notes(store)) == (set(), ["next"])
