@@ -28,7 +28,7 @@ from callosum.gate import spool_records
 from callosum.model import MAX_KEY, NO_KEY, Key, Scope, State
 from callosum.policy.call_facts import keys_of
 from callosum.rulebook import Rulebook
-from callosum.rules.command import PARAMS
+from callosum.rules.lexicon import lists
 from callosum.spool import MARK, Spool
 from callosum.stores.base import Store
 from callosum.stores.keys import covering
@@ -36,7 +36,8 @@ from callosum.worktree import located
 
 MOST: Final = 200
 """Number of records that are classified for one decision. If the search finds more, the call waits without that."""
-_UNPLAIN: Final = rb'[{\\~$|]|[^\x00-\x7f]|[/.] *"|[:,[] ?-?[0-9]+[.e]|"_|"(?:action|%s)"' % "|".join(PARAMS).encode()
+_PARAMS: Final = "|".join(lists.COMMAND_PARAMS).encode()
+_UNPLAIN: Final = rb'[{\\~$|]|[^\x00-\x7f]|[/.] *"|[:,[] ?-?[0-9]+[.e]|"_|"(?:action|%s)"' % _PARAMS
 """Matches params that a key may hold in another form: nested, escaped, a tree, a fraction, a command line."""
 _NULL: Final = Raw(b"null")
 

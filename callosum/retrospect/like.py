@@ -12,7 +12,7 @@ from callosum.model import Call, Entry, Kind, Tier, Verdict
 from callosum.retrospect.recorded_calls import call_of
 from callosum.retrospect.suggestions import can_be_named, value_of
 from callosum.rules import RuleSet, StandingApproval, shell
-from callosum.rules.command import PARAMS
+from callosum.rules.lexicon import lists
 from callosum.rules.standing import LIFTED, Scalar
 
 _CHOICES: Final = 10
@@ -112,5 +112,5 @@ def _kinds(entry: Entry) -> tuple[Kind, ...]:
 def _commands(call: Call) -> frozenset[str]:
     """Return the params that hold a command to run."""
     if not shell.runs_commands(call.tool):
-        return frozenset(PARAMS)
+        return frozenset(lists.COMMAND_PARAMS)
     return frozenset(call.params) - {"description"}

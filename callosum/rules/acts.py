@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from callosum.rules import lexicon as lex
 from callosum.rules import opaque
+from callosum.rules.lexicon import lists
 from callosum.rules.name import read_name
 
 if TYPE_CHECKING:
@@ -25,31 +26,14 @@ MAX_LINE: Final = 4096
 MOST: Final = 64
 """How many calls of a list are read; a longer one is judged by these, and never taken for a look."""
 
-_TOOLS: Final = frozenset((*lex.TOOL_PARAMS, "name"))
+_TOOLS: Final = frozenset((*lists.TOOL_PARAMS, "name"))
 _CALLING: Final = lex.GENERIC | {"", "call"}
 _NAMED: Final = lex.CALLED | {"tools", "rpc", "mcp"}
-_CALLS: Final = frozenset("tools/call tool/call tools.call call_tool callTool".split())
-"""JSON-RPC methods whose params name the tool."""
-_WORDED: Final = frozenset("command op operation verb".split())
-_GIVEN: Final = frozenset("arguments args params parameters input tool_input toolInput".split())
-"""What stands beside the name of a tool that is called."""
-BATCHES: Final = frozenset("operations actions calls tool_calls toolCalls tool_uses requests commands batch".split())
-"""Params that hold a list of calls."""
-NAMING: Final = frozenset((*lex.TOOL_PARAMS, *lex.ACTION_PARAMS)) | BATCHES
+NAMING: Final = frozenset((*lists.TOOL_PARAMS, *lists.ACTION_PARAMS)) | lex.BATCH_PARAMS
 """Params by which a call says what it does; ``name`` does so for the tools of ``calls_others``."""
 
 
-_ARGUMENTS: Final = (*sorted(_GIVEN), "tool_args", "toolArgs", "tool_arguments", "toolArguments", "arguments_json",
-    "argumentsJson", "params_json", "kwargs", "payload", "body", "data")  # fmt: skip
-"""Params that hold the arguments of a tool that is called."""
-_HOLDERS: Final = ("call", "tool_call", "toolCall", "function_call", "functionCall", "request", "params")
-"""Params that may hold a whole call."""
-_CALLEES: Final = frozenset((*lex.TOOL_PARAMS, "name", "action"))
-_DEFINES: Final = frozenset(
-    "create register define add update edit modify delete remove save install uninstall enable disable configure "
-    "document generate design train mock stub".split()
-)
-"""Verbs of tools that are told of a tool and call none."""
+_CALLEES: Final = frozenset((*lists.TOOL_PARAMS, "name", "action"))
 _ACTION: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z]+)+")
 """An action that is called like a tool."""
 
@@ -57,9 +41,9 @@ _ACTION: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|[a-z]+(
 def may_call(names: set[Any]) -> bool:
     """Tells whether params of these names may name a tool and hold its arguments."""
     return (
-        not (_CALLEES.isdisjoint(names) or names.isdisjoint(_ARGUMENTS))
-        or not BATCHES.isdisjoint(names)
-        or not names.isdisjoint(_HOLDERS)
+        not (_CALLEES.isdisjoint(names) or names.isdisjoint(lists.CALLEE_ARGUMENT_PARAMS))
+        or not lex.BATCH_PARAMS.isdisjoint(names)
+        or not names.isdisjoint(lists.CALL_HOLDER_PARAMS)
     )
 
 
@@ -67,14 +51,14 @@ def calls(tool: str, params: Mapping[str, Any]) -> list[tuple[str, Mapping[str, 
     """Return the calls of other tools that a call makes: each tool with its arguments."""
     found: list[tuple[str, Mapping[str, Any]]] = []
     name = read_name(tool)
-    if not (name.firm and name.verb and (name.verb in _DEFINES or not name.tier)):
+    if not (name.firm and name.verb and (name.verb in lex.DEFINES_TOOLS or not name.tier)):
         others = calls_others(name)
-        remote = params.get("method") in _CALLS if type(params.get("method")) is str else False
+        remote = params.get("method") in lex.RPC_CALL_METHODS if type(params.get("method")) is str else False
         found += _called(params, named=others)
-        for one in _HOLDERS:
+        for one in lists.CALL_HOLDER_PARAMS:
             if inner := opaque.held(params.get(one)):
                 found += _called(inner, named=others or remote or one not in ("params", "request"))
-    for one in sorted(BATCHES.intersection(params)):
+    for one in sorted(lex.BATCH_PARAMS.intersection(params)):
         value = params[one]
         for entry in islice(value, MOST) if isinstance(value, (list, tuple)) else ():
             if isinstance(entry, Mapping):
@@ -87,13 +71,13 @@ def _called(one: Mapping[str, Any], *, named: bool) -> list[tuple[str, Mapping[s
     function = one.get("function")
     if isinstance(function, Mapping):
         one, named = function, True
-    callee = _tool(one, lex.TOOL_PARAMS) or (_tool(one, ("name",)) if named else "")
+    callee = _tool(one, lists.TOOL_PARAMS) or (_tool(one, ("name",)) if named else "")
     if not callee:
         action = _tool(one, ("action",))
         callee = action if _ACTION.fullmatch(action) else ""
     if not callee:
         return []
-    for name in _ARGUMENTS:
+    for name in lists.CALLEE_ARGUMENT_PARAMS:
         if (value := one.get(name)) is not None and (given := opaque.held(value)) is not None:
             return [(callee.removeprefix("functions."), given)]
     return []
@@ -109,24 +93,24 @@ def said(tool: str, params: Mapping[str, Any]) -> tuple[str, str]:
 
     ``"tool"`` stands for the param where the arguments name another tool.
     """
-    for name in lex.ACTION_PARAMS:
+    for name in lists.ACTION_PARAMS:
         value = params.get(name)
         if value is None:
             continue
         word = _word(value, name, tool)
-        if word in _CALLS:
+        if word in lex.RPC_CALL_METHODS:
             break
         if word:
             return word, name
     else:
         if _TOOLS.isdisjoint(params) or read_name(tool).verb not in _CALLING:
             return "", ""
-        found = _tool(params, lex.TOOL_PARAMS)
+        found = _tool(params, lists.TOOL_PARAMS)
         if not found and calls_others(read_name(tool)):
             found = _tool(params, ("name",))
         return (found, "tool") if found else ("", "")
     inner = params.get("params")
-    return _tool(inner if isinstance(inner, Mapping) else params, ("name", *lex.TOOL_PARAMS)) or "invoke", "tool"
+    return _tool(inner if isinstance(inner, Mapping) else params, ("name", *lists.TOOL_PARAMS)) or "invoke", "tool"
 
 
 def _word(value: Any, name: str, tool: str) -> str:
@@ -138,7 +122,7 @@ def _word(value: Any, name: str, tool: str) -> str:
     """
     whole = type(value) is str
     if not whole:
-        if name not in _WORDED or not isinstance(value, (list, tuple, Mapping)) or not value:
+        if name not in lex.STRUCTURED_ACTION_PARAMS or not isinstance(value, (list, tuple, Mapping)) or not value:
             return ""
         value = next(iter(value))
         if type(value) is not str:
@@ -150,12 +134,11 @@ def _word(value: Any, name: str, tool: str) -> str:
     if len(first) > MAX_VERB or not (known := read_name(first)).verb:
         return ""
     alone = not whole or _SEVERAL.search(value) is None
-    return first if known.tier or (alone and not _STORES.isdisjoint(read_name(tool).words)) else ""
+    return first if known.tier or (alone and not lex.STORE_NOUNS.isdisjoint(read_name(tool).words)) else ""
 
 
 _PARTED: Final = re.compile(r"\s")
 _SEVERAL: Final = re.compile(r"[;\n\r|&]")
-_STORES: Final = frozenset("redis valkey keydb memcached mongo mongodb couchdb etcd database db kv cache".split())
 
 
 def _tool(params: Mapping[str, Any], names: tuple[str, ...]) -> str:
@@ -165,7 +148,7 @@ def _tool(params: Mapping[str, Any], names: tuple[str, ...]) -> str:
 def batched(params: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what each call of a list among the params does, as ``said`` does, each once."""
     found: dict[tuple[str, str], None] = {}
-    for name in BATCHES:
+    for name in lex.BATCH_PARAMS:
         value = params.get(name)
         if not isinstance(value, (list, tuple)):
             continue
@@ -186,7 +169,7 @@ def _entry(one: Any, name: str) -> tuple[str, str]:
         one = inner
     if inner is None and (found := said("", one))[0]:
         return found
-    if not _GIVEN.isdisjoint(one):
+    if not lex.GIVEN_ARGUMENT_PARAMS.isdisjoint(one):
         return _tool(one, ("name",)), "tool"
     if len(one) == 1 and type(only := next(iter(one))) is str and isinstance(one[only], Mapping):
         return (only, "action") if len(only) <= MAX_VERB else ("", "")  # {"deleteContentRange": {...}}

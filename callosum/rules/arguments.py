@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from callosum.redact.secret_names import Concealment, cover
 from callosum.rules import keys
 from callosum.rules import lexicon as lex
+from callosum.rules.lexicon import lists
 from callosum.rules.name import singular, words
 from callosum.rules.template import flatten
 
@@ -33,113 +34,25 @@ _NONE, _ID, _PATH, _MAIL, _URL, _NAME, _SCOPE, _OWNER, _REPO, _THREAD, _PART, _S
     range(16)
 )
 
-_ID_ENDS: Final = frozenset(
-    "id ids iid iids gid gids sid uid uids uuid guid number numbers no num ref slug iban handle sku ts arn urn "
-    "identifier key mac".split()
-)
-_ENDING_IN_ID: Final = frozenset(
-    "paid unpaid prepaid repaid valid invalid grid bid outbid forbid solid fluid liquid rapid rigid humid vivid lucid "
-    "hybrid void avoid aid raid braid said laid maid amid kid acid squid android covid pyramid centroid sigmoid "
-    "ellipsoid asteroid steroid tabloid".split()
-)
-"""Words in which ``id`` is no id, as it is in ``vmid``."""
-_NAME_ENDS: Final = frozenset(("name", "names"))
-_PERSONAL: Final = frozenset("first last full display middle given family user sender nick sur".split())
-"""``first_name`` is a part of a person, ``bucket_name`` is the bucket."""
-_PATHS: Final = frozenset(
-    "path paths file_path filepath filename file_name absolute_path relative_path target_file "
-    "notebook_path directory folder dir dir_path directory_path folder_path dir_name destination_path "
-    "source_path old_path new_path file_paths filepaths".split()
-)
-_MAILS: Final = frozenset(
-    "to cc bcc recipient recipients email emails email_address email_addresses to_email to_emails addressee "
-    "addressees address attendee attendees participant participants".split()
-)
-_THREADS: Final = frozenset(
-    "thread thread_id threadid thread_ts threadts thread_key in_reply_to inreplyto in_reply_to_id reply_to replyto "
-    "reply_to_id replytoid reply_to_message reply_to_message_id parent_message_id".split()
-)
-_REPLY_TO: Final = frozenset(("reply_to", "replyto"))
-"""Threads, and in a mail as often the address that answers go to."""
-_NAMES: Final = frozenset("name slug username user_name login_name screen_name title_slug key".split())
-_USERS: Final = frozenset("username user_name login_name screen_name".split())
-"""Names that only users have."""
-_NOT_IDS: Final = frozenset(
-    "page line port version row column phone_country build max min api access secret public private sort idempotency "
-    "partition primary foreign cache verification".split()
-)
-_ELEMENTS: Final = frozenset(("uid", "from_uid", "to_uid"))
-"""Of the tool's object where its name has one; a browser counts what it shows anew for each look (``click``)."""
-_SHOWN: Final = frozenset(("ref", "startRef", "endRef", "start_ref", "end_ref", "tabId", "tab_id"))
-"""Numbers of what one browser shows, in tools whose names say browser: two browsers count alike."""
-_NOT_KEYS: Final = frozenset(
-    "range hash order ordering sorting routing grouping shard join lookup dedupe dedup deduplication uniqueness "
-    "concurrency translation message i18n locale query display submit press shortcut hot modifier".split()
-)
-"""What a key is for that names no thing: ``range_key``, ``order_key``."""
-_NUMBERED: Final = frozenset("page line version row column".split())
-_PLACED: Final = frozenset(("row", "column"))
-"""What the tables that hold it count for themselves."""
-_COUNTED: Final = ("iid", "number", "Iid", "Number")
-"""Ids that each project counts for itself."""
-_ADDRESSED: Final = frozenset("receiver recipient addressee".split())
-_REAL_IDS: Final = frozenset("id ids iid iids gid gids uid uids uuid guid arn".split())
-"""``page_number`` is where to read on, ``page_id`` is a page."""
-_SECRETS: Final = frozenset("password passcode passphrase pin otp secret passwd pwd".split())
-"""What nobody may read is in no key, even where it looks like an address."""
-_VALUES: Final = frozenset(
-    "password passcode passphrase pin otp secret token price amount cost quantity status version range size level "
-    "priority rating score color colour mode theme language locale timezone currency format type reason title "
-    "description summary subject position width height length temperature brightness speed percentage percent weight "
-    "distance radius zoom offset angle opacity seed threshold ratio rate value content text body data payload "
-    "input output prompt expression formula unit paid bid count number total".split()
-)
-"""What a thing has, or what nobody may read; which thing it is they do not say."""
-_SWITCHES: Final = frozenset("on off yes no true false enabled disabled enable disable auto none null default".split())
-"""Values that name nothing, whatever the param is called."""
-_CURRENT: Final = frozenset(
-    "open opened active pending todo to_do unread new all any in_progress current upcoming scheduled draft queued "
-    "running started unresolved unassigned enabled planned waiting".split()
-)
-"""States of what is worked on: what is new or changed may have them."""
-_STATES: Final = frozenset("state states status statuses".split())
-_SENDERS: Final = frozenset("from sender from_email from_address sender_email sender_address from_name".split())
-"""Who sends it is not whom it is for."""
-_HAPPENED: Final = frozenset("created updated modified changed received added".split())
-_FROM_THEN: Final = frozenset(("after", "since"))
-"""Ends of params, ``updated_after``: what is changed later than this call is among what it asks for."""
-_SAID: Final = frozenset("message comment note reply post tweet text body content caption answer status".split())
-"""Things that are words themselves: a param of this name holds them, unless it is a number."""
 _LONGEST: Final = 64
-_TIMES: Final = frozenset("day date time week month year hour minute duration period start end".split())
-_PARTS: Final = frozenset(
-    "limit offset page per_page page_size pagesize cursor start_cursor page_token next_token max_results maxresults "
-    "max_keys count top skip n first last after before page_number starting_after".split()
-)
-"""Params that ask for a part of a list."""
-_LOGINS: Final = frozenset(
-    "access_token auth_token token session_token user_token account_token api_key apikey api_token bearer_token "
-    "credential credentials auth authorization".split()
-)
-"""Params that say as whom the call is made: of what an account has only one, each has its own."""
 
 
 _PLAIN: Final = {
-    **dict.fromkeys(_PARTS, _PART),
-    **dict.fromkeys(_NAMES, _NAME),
+    **dict.fromkeys(lex.PAGING_PARAMS, _PART),
+    **dict.fromkeys(lex.NAME_PARAMS, _NAME),
     **dict.fromkeys(("repo", "repository", "repo_name", "repository_name"), _REPO),
     **dict.fromkeys(("owner", "org", "repo_owner"), _OWNER),
     **dict.fromkeys(("url", "uri", "link", "href"), _URL),
-    **dict.fromkeys(_MAILS, _MAIL),
-    **dict.fromkeys(_THREADS, _THREAD),
-    **dict.fromkeys(_PATHS, _PATH),
+    **dict.fromkeys(lex.ADDRESS_PARAMS, _MAIL),
+    **dict.fromkeys(lex.THREAD_PARAMS, _THREAD),
+    **dict.fromkeys(lex.PATH_PARAMS, _PATH),
 }
 
 
 @lru_cache(maxsize=4096)
 def _role(name: str) -> tuple[int, str]:
     """Return what a param of this name holds, and the thing it names."""
-    if name in lex.TOOL_PARAMS:
+    if name in lists.TOOL_PARAMS:
         return _SHAPE, ""
     low = name.lower().replace("-", "_")
     found = words(name)
@@ -150,14 +63,16 @@ def _role(name: str) -> tuple[int, str]:
     if found == ["pid"]:
         return _ID, "process"
     plain = "_".join(found)
-    if low in _PATHS:
+    if low in lex.PATH_PARAMS:
         return _PATH, low
-    if low in _LOGINS or plain in _LOGINS:
+    if low in lex.LOGIN_PARAMS or plain in lex.LOGIN_PARAMS:
         return _LOGIN, plain
-    if plain in _SENDERS:
+    if plain in lex.SENDER_PARAMS:
         return _STATE, plain
-    if found and found[-1] not in _REAL_IDS and cover(name) > Concealment.RANDOM:
-        return _SHAPE if found[-1] in _SECRETS else _STATE, ""  # the id of a secret may name one; the secret may not
+    if found and found[-1] not in lex.CERTAIN_ID_ENDINGS and cover(name) > Concealment.RANDOM:
+        return _SHAPE if found[
+            -1
+        ] in lex.SECRET_NOUNS else _STATE, ""  # the id of a secret may name one; the secret may not
     if plain in _PLAIN:
         return _PLAIN[plain], plain
     if plain.endswith(("_url", "_uri")):
@@ -169,16 +84,23 @@ def _role(name: str) -> tuple[int, str]:
 
 def _told(found: list[str]) -> tuple[int, str]:
     """Return what a param holds by the last word of its name."""
-    if len(last := found[-1]) > 3 and last.endswith("id") and last not in _ID_ENDS and last not in _ENDING_IN_ID:
+    if (
+        len(last := found[-1]) > 3
+        and last.endswith("id")
+        and last not in lex.ID_ENDINGS
+        and last not in lex.WORDS_ENDING_IN_ID
+    ):
         return _identified([*found[:-1], last[:-2], "id"])  # ``vmid``
-    if found[-1] in _ID_ENDS or (found[-1] == "account" and len(found) > 1):
+    if found[-1] in lex.ID_ENDINGS or (found[-1] == "account" and len(found) > 1):
         return _identified(found)
-    if found[-1] in _SECRETS or (found[-1] in _FROM_THEN and found[-2:-1] and found[-2] in _HAPPENED):
+    if found[-1] in lex.SECRET_NOUNS or (
+        found[-1] in lex.SINCE_ENDINGS and found[-2:-1] and found[-2] in lex.CHANGE_TIME_WORDS
+    ):
         return _SHAPE, ""
-    if found[-1] in _STATES:
+    if found[-1] in lex.STATE_PARAMS:
         return _STATE, "state" if found == ["state"] else ""
     rest = [singular(one) for one in found if one not in lex.QUALIFIERS]
-    if len(rest) == 2 and found[-1] in _NAME_ENDS and rest[0] not in _PERSONAL:
+    if len(rest) == 2 and found[-1] in lex.NAME_ENDINGS and rest[0] not in lex.PERSONAL_NAME_WORDS:
         return _NONE, rest[0]
     return _NONE, rest[-1] if len(rest) == 1 else ""
 
@@ -187,13 +109,15 @@ def _identified(found: list[str]) -> tuple[int, str]:
     """Return what a param holds whose last word says that it is an id, and the thing it names."""
     rest = [singular(one) for one in found[:-1] if one not in lex.QUALIFIERS]
     entity = "parent" if "parent" in found else rest[-1] if rest else ""
-    if entity in _ADDRESSED:
+    if entity in lex.ADDRESSEE_NOUNS:
         entity = "recipient"
     if entity == "file":
         entity = "file-id"  # a drive's number, no path
-    named = entity in _NUMBERED and found[-1] in _REAL_IDS
-    if (entity in _NOT_IDS and not named) or (found[-1] == "key" and (not rest or entity in _NOT_KEYS)):
-        return _NONE, entity if entity in _PLACED else ""
+    named = entity in lex.NUMBERED_NOUNS and found[-1] in lex.CERTAIN_ID_ENDINGS
+    if (entity in lex.NOUNS_WITHOUT_ID and not named) or (
+        found[-1] == "key" and (not rest or entity in lex.NOUNS_WITHOUT_KEY)
+    ):
+        return _NONE, entity if entity in lex.TABLE_POSITION_NOUNS else ""
     if entity in lex.SCOPES or "_".join(rest) in lex.SCOPES:
         return _SCOPE, entity
     return _ID, entity
@@ -203,7 +127,7 @@ def _identified(found: list[str]) -> tuple[int, str]:
 def _reference(name: str) -> int:
     """Tells whether a param names what is paid or taken back: 2 by its own id (``charge_id``), 1 maybe (``charge``)."""
     found = words(name) if cover(name) <= Concealment.RANDOM else []
-    ends = len(found) > 1 and found[-1] in _ID_ENDS
+    ends = len(found) > 1 and found[-1] in lex.ID_ENDINGS
     if ends:
         found.pop()
     return (2 if ends else 1) if found and singular(found[-1]) in lex.REFERENCES else 0
@@ -242,7 +166,11 @@ def part_of(name: str, value: Any) -> str:
         return ""
     role, entity = _role(name)
     named = role in (_ID, _NAME, _USER) or (
-        role == _NONE and entity and entity not in _TIMES and entity not in _VALUES and type(value) is str
+        role == _NONE
+        and entity
+        and entity not in lex.TIME_NOUNS
+        and entity not in lex.VALUE_NOUNS
+        and type(value) is str
     )
     text = keys.text(value) if named and type(value) is not bool else None
     return text if text and len(text) <= 128 and text.count(" ") <= _WORDS and "\n" not in text else ""
@@ -264,11 +192,11 @@ def roles(names: tuple[Any, ...]) -> tuple[Role, ...]:
         if type(name) is not str or name[:1] == "_":
             continue
         role, entity = _role(name) if len(name) <= 64 else (_NONE, "")
-        if role == _NONE and (entity in _TIMES or entity in _VALUES):
+        if role == _NONE and (entity in lex.TIME_NOUNS or entity in lex.VALUE_NOUNS):
             entity = ""
         elif role == _NONE and entity in lex.CONTAINERS:
             role = _HELD
-        elif role == _NAME and entity in _USERS:
+        elif role == _NAME and entity in lex.USER_NAME_PARAMS:
             role, entity = _USER, "user"
         if role != _SHAPE:
             found.append((name, role, entity))
@@ -306,9 +234,13 @@ class Arguments:
             if type(value) is str:
                 if role == _ID:
                     value = value.strip()
-                    if not value or len(value) > MAX_TEXT or (name in _ELEMENTS and (not nouns or "file" in nouns)):
+                    if (
+                        not value
+                        or len(value) > MAX_TEXT
+                        or (name in lex.PAGE_ELEMENT_PARAMS and (not nouns or "file" in nouns))
+                    ):
                         continue
-                    if name in _SHOWN and "browser" in nouns:
+                    if name in lex.BROWSER_PARAMS and "browser" in nouns:
                         continue
                     if entity in ids:
                         ids[entity].append(value)
@@ -350,9 +282,11 @@ class Arguments:
         kind = type(value)
         if kind is str and len(value) <= 320 and "@" in value and " " not in value.strip() and keys.addresses(value):
             self.mails = _more(self.mails, [value])
-        elif kind is str and (value.count(" ") > _WORDS or "\n" in value or (entity in _SAID and not _number(value))):
+        elif kind is str and (
+            value.count(" ") > _WORDS or "\n" in value or (entity in lex.SPOKEN_NOUNS and not _number(value))
+        ):
             self.narrowed = True  # what is said in a comment, not which one is meant
-        elif entity and kind is not dict and (texts := short(value)) and texts[0].lower() not in _SWITCHES:
+        elif entity and kind is not dict and (texts := short(value)) and texts[0].lower() not in lex.SWITCH_VALUES:
             if entity not in self.ids:
                 self.bare = (*self.bare, entity)
             self.ids[entity] = _more(self.ids.get(entity, ()), texts)
@@ -374,7 +308,7 @@ class Arguments:
         elif role == _SCOPE:
             self.scopes = {**self.scopes, entity: _more(self.scopes.get(entity, ()), texts)}
         elif role == _THREAD:
-            if entity in _REPLY_TO:
+            if entity in lex.REPLY_ADDRESS_PARAMS:
                 texts = [one for one in texts if not _is_address(one)]
             if texts:
                 self.threads = _more(self.threads, texts)
@@ -409,7 +343,7 @@ def _current(value: Any) -> bool:
     """
     if isinstance(value, (list, tuple)):
         return any(_current(one) for one in value[:16] if not isinstance(one, (list, tuple)))
-    return type(value) is str and len(value) <= _LONGEST and _plainly(value) in _CURRENT
+    return type(value) is str and len(value) <= _LONGEST and _plainly(value) in lex.CURRENT_STATES
 
 
 def _plainly(value: str) -> str:
@@ -426,7 +360,9 @@ def _relative(role: Role, ids: Mapping[str, Any]) -> bool:
     """Tells whether a param names something by a number or a name that another project may have as well."""
     name, holds, entity = role
     return (
-        name.endswith(_COUNTED) if holds == _ID else holds in (_NONE, _HELD) and entity in ids and entity != "project"
+        name.endswith(lists.PROJECT_NUMBER_PARAMS)
+        if holds == _ID
+        else holds in (_NONE, _HELD) and entity in ids and entity != "project"
     )
 
 

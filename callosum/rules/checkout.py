@@ -9,36 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from callosum.model import Call
 from callosum.rules import acts, keys, shell
+from callosum.rules import lexicon as lex
 from callosum.rules.arguments import short
+from callosum.rules.lexicon import lists
 from callosum.rules.name import read_name
 
 if TYPE_CHECKING:
     from callosum.rules.name import Name
 
-_TREES: Final = ("repo_path", "repoPath", "repository_path", "repositoryPath", "working_dir", "workingDir")
-_SAID: Final = (
-    "remote", "refspec", "refspecs", "branch_name", "branchName", "branch", "tag_name", "tagName", "name", "target",
-    "revision", "commit", "ref", "stashRef", "worktreePath", "worktree_path", "files", "paths",
-)  # fmt: skip
-"""Params whose values stand in the command as they are, in this order."""
-_FILES: Final = frozenset(("files", "paths"))
-_MODES: Final = ("mode", "operation", "action", "subcommand", "command", "args", "flags", "options")
-"""Params that hold more words or options of the command."""
 _MOST: Final = 32
 MAX_FOLDERS: Final = 16
 """Most folders of one call that are looked at for their repository."""
 SERVER: Final = "mcp__git__"
 """How tools of a server called git begin."""
-_COMMANDS: Final = frozenset(
-    "add am apply archive bisect blame branch bundle checkout cherry clean clone commit describe diff fetch gc grep "
-    "init lfs log ls merge mv notes prune pull push rebase reflog remote reset restore rev revert rm shortlog show "
-    "stash status submodule switch tag update worktree".split()
-)
-_JOINED: Final = frozenset("cherry-pick ls-files ls-remote ls-tree rev-parse rev-list update-ref".split())
-_FROM: Final = frozenset(("push", "pull", "fetch"))
-"""Commands whose first word is a remote."""
-_WITHIN: Final = frozenset("stash worktree remote submodule notes bisect lfs reflog".split())
-"""Commands that have commands of their own, as words."""
 _OPTIONS: Final[dict[tuple[str, str], str]] = {
     ("branch", "delete"): "--delete",
     ("branch", "remove"): "--delete",
@@ -63,8 +46,6 @@ _OPTIONS: Final[dict[tuple[str, str], str]] = {
     ("switch", "createbranch"): "-c",
 }  # fmt: skip
 """What a word or a switch of a tool is called in the command; others are options of the same name."""
-_EMPTY: Final = frozenset("start branch branches tags remotes stashes files changes working tree dir directory".split())
-"""Words of tools that say nothing more."""
 _HUMPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
 _PLAIN: Final = re.compile(r"[a-z][a-z-]{0,40}")
 
@@ -72,7 +53,11 @@ _PLAIN: Final = re.compile(r"[a-z][a-z-]{0,40}")
 def stands(tool: str, name: Name) -> bool:
     """Tells whether a tool may stand for a git command, by its name."""
     words = name.words
-    return words[:1] == ("git",) or tool.startswith(SERVER) or (words[1:2] == ("git",) and words[0] in _RUNNERS)
+    return (
+        words[:1] == ("git",)
+        or tool.startswith(SERVER)
+        or (words[1:2] == ("git",) and words[0] in lex.GIT_TOOL_RUNNER_WORDS)
+    )
 
 
 def judge(call: Call, params: Mapping[str, Any], name: Name) -> tuple[shell.ShellJudgement, bool] | None:
@@ -115,30 +100,36 @@ def _folders(call: Call, tool: str, params: Mapping[str, Any]) -> tuple[str, ...
 
 def _place(params: Mapping[str, Any], cwd: str | None) -> str:
     """Return the folder in whose repository a git tool is to work, ``""`` where it does not say."""
-    where = next((one for tree in _TREES if type(one := params.get(tree)) is str and one), "")
+    where = next((one for tree in lists.GIT_TOOL_FOLDER_PARAMS if type(one := params.get(tree)) is str and one), "")
     return (keys.path(keys.clean(where), cwd).rstrip("/") or "/") if where else ""
 
 
 def _as_command(params: Mapping[str, Any], words: list[str]) -> str:
     """Return the command line, ``""`` where no git command is named."""
-    at = next((place for place, one in enumerate(words) if _singular(one) in _COMMANDS), -1)
+    at = next((place for place, one in enumerate(words) if _singular(one) in lex.GIT_COMMANDS), -1)
     if at < 0:
-        return _line(params) if _RUNNERS.issuperset(words) else ""
+        return _line(params) if lex.GIT_TOOL_RUNNER_WORDS.issuperset(words) else ""
     more = _more(params)
     verb, modifiers = _singular(words[at]), words[:at] + words[at + 1 :]
-    if modifiers[at : at + 1] and f"{verb}-{modifiers[at]}" in _JOINED:
+    if modifiers[at : at + 1] and f"{verb}-{modifiers[at]}" in lex.GIT_HYPHENATED_COMMANDS:
         verb = f"{verb}-{modifiers.pop(at)}"
     said = ["git", verb]
     for one in [*modifiers, *more]:
-        said += _option(verb, one, within=verb in _WITHIN and len(said) == 2)
+        said += _option(verb, one, within=verb in lex.GIT_COMMANDS_WITH_SUBCOMMANDS and len(said) == 2)
     for one, value in params.items():
-        if value is True or (type(value) is str and value.lower() in ("true", "yes") and one not in _SAID):
+        if value is True or (
+            type(value) is str and value.lower() in ("true", "yes") and one not in lists.GIT_TOOL_OPERAND_PARAMS
+        ):
             said += _option(verb, "-".join(_HUMPS.split(one)).lower() if isinstance(one, str) else "", within=False)
-    if verb in _FROM and "remote" not in params and any(one in params for one in _SAID[1:5]):
+    if (
+        verb in lex.GIT_REMOTE_COMMANDS
+        and "remote" not in params
+        and any(one in params for one in lists.GIT_TOOL_OPERAND_PARAMS[1:5])
+    ):
         said.append("origin")
-    for one in _SAID:
+    for one in lists.GIT_TOOL_OPERAND_PARAMS:
         found = [text for text in short(params.get(one))[:_MOST] if text[:1] != "-"]
-        if found and one in _FILES and verb in ("checkout", "restore", "reset", "diff"):
+        if found and one in lex.GIT_TOOL_FILE_PARAMS and verb in ("checkout", "restore", "reset", "diff"):
             said.append("--")
         said += found
     return shlex.join(said)
@@ -154,13 +145,10 @@ def _line(params: Mapping[str, Any]) -> str:
     return value if value.startswith("git ") else f"git {value}"
 
 
-_RUNNERS: Final = frozenset("run exec execute command cmd cli raw".split())
-
-
 def _more(params: Mapping[str, Any]) -> list[str]:
     """Return the words of params that hold some of the command: ``mode``, ``args``."""
     found: list[str] = []
-    for name in _MODES:
+    for name in lists.GIT_TOOL_MODE_PARAMS:
         value = params.get(name)
         if type(value) is str and len(value) <= 1024:
             found += value.split()
@@ -176,7 +164,7 @@ def _option(verb: str, word: str, *, within: bool) -> list[str]:
     known = _OPTIONS.get((verb, word.replace("-", "")))
     if known is not None:
         return [known] if known else []
-    if word in _EMPTY:
+    if word in lex.GIT_TOOL_FILLER_WORDS:
         return []
     return [word] if within else [f"--{word}"]
 

@@ -10,20 +10,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.rules import keys
+from callosum.rules import lexicon as lex
+from callosum.rules.lexicon import lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 MAX_COMMAND: Final = 65_536
 """How many characters of a command are cut into words."""
-PARAMS: Final = ("command", "cmd", "script", "shell_command", "commandLine", "command_line")
-FOLDERS: Final = ("workdir", "cwd", "working_directory", "workingDirectory", "working_dir", "directory")
-"""Params that name the folder in which a command line starts."""
-_LINES: Final = frozenset("command cmd script shellcommand commandline commands cmds".split())
-_BESIDE: Final = frozenset(("input", "code", "argv"))
-"""What may be the command line where another param is called like one."""
 
-_PREFIXES: Final = frozenset("sudo doas env nohup nice time timeout command exec builtin stdbuf setsid xargs".split())
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 
 
@@ -32,7 +27,7 @@ def of(params: Mapping[str, Any]) -> str:
 
     A list of words is joined with spaces.
     """
-    for name in PARAMS:
+    for name in lists.COMMAND_PARAMS:
         value = params.get(name)
         if value is None:
             continue
@@ -46,8 +41,8 @@ def of(params: Mapping[str, Any]) -> str:
 def lines(names: Iterable[Any]) -> tuple[str, ...]:
     """Return those of a call's params that may hold its command line, however a server spells them."""
     plain = {one: one.lower().replace("_", "").replace("-", "") for one in names if type(one) is str and len(one) < 32}
-    found = [one for one, spelled in plain.items() if spelled in _LINES]
-    return (*found, *[one for one, spelled in plain.items() if found and spelled in _BESIDE])
+    found = [one for one, spelled in plain.items() if spelled in lex.COMMAND_LINE_WORDS]
+    return (*found, *[one for one, spelled in plain.items() if found and spelled in lex.COMMAND_SIDE_PARAMS])
 
 
 def readings(params: Mapping[str, Any], names: tuple[str, ...]) -> list[Mapping[str, Any]]:
@@ -61,11 +56,15 @@ def readings(params: Mapping[str, Any], names: tuple[str, ...]) -> list[Mapping[
         if isinstance(value, (list, tuple)) and name[-1:] in "sS":  # a line each
             value = "\n".join(one for one in islice(value, 4096) if isinstance(one, str))
         if isinstance(value, (str, list, tuple)) and value:
-            said.setdefault(repr(value), (name if name in PARAMS else "command", value))
-    folders = {one: name for name in FOLDERS if type(one := params.get(name)) is str and one.strip()}
-    if len(said) * max(1, len(folders)) < 2 and set(names) <= set(PARAMS):
+            said.setdefault(repr(value), (name if name in lists.COMMAND_PARAMS else "command", value))
+    folders = {
+        one: name for name in lists.COMMAND_FOLDER_PARAMS if type(one := params.get(name)) is str and one.strip()
+    }
+    if len(said) * max(1, len(folders)) < 2 and set(names) <= set(lists.COMMAND_PARAMS):
         return []
-    plain = {name: value for name, value in params.items() if name not in names and name not in FOLDERS}
+    plain = {
+        name: value for name, value in params.items() if name not in names and name not in lists.COMMAND_FOLDER_PARAMS
+    }
     return [
         {**plain, name: value, **({folder: where} if where else {})}
         for name, value in said.values()
@@ -80,7 +79,7 @@ def simple_commands(text: str) -> Iterator[list[str]]:
     for step in parse(text[:MAX_COMMAND]).steps:
         if isinstance(step, Command):
             at, words = 0, step.words
-            while at < len(words) and (words[at] in _PREFIXES or _ASSIGNMENT.match(words[at])):
+            while at < len(words) and (words[at] in lex.MAIL_PREFIXES or _ASSIGNMENT.match(words[at])):
                 duration = words[at] == "timeout"
                 at += 1
                 while at < len(words) and words[at][:1] == "-":
@@ -99,8 +98,6 @@ _HEADER_END: Final = re.compile(
     re.IGNORECASE,
 )
 _MAILTO: Final = re.compile(r"mailto:([^\s\"'<>]{1,2048})", re.IGNORECASE)
-_MAILERS: Final = frozenset("mail mailx mutt neomutt sendmail msmtp ssmtp bsd-mailx s-nail".split())
-_OTHERS_VALUE: Final = frozenset(("-s", "-r", "-f", "-a", "-A", "-S", "-F", "-C", "-i", "-H", "-e", "-q", "-u"))
 
 
 def recipients(text: str) -> list[str]:
@@ -140,14 +137,14 @@ def spoken(text: str) -> list[str]:
 
 def mailer_arguments(argv: list[str]) -> list[str]:
     """Return the addresses among the arguments of ``mail``, ``mutt``, ``sendmail``; none of other programs."""
-    if not argv or argv[0].rsplit("/", 1)[-1] not in _MAILERS:
+    if not argv or argv[0].rsplit("/", 1)[-1] not in lex.MAIL_PROGRAMS:
         return []
     found: list[str] = []
     skip = False
     for word in argv[1:]:
         if skip:
             skip = False
-        elif word in _OTHERS_VALUE:
+        elif word in lex.MAIL_OPTIONS_WITHOUT_ADDRESS:
             skip = True
         elif word[:1] != "-" and "@" in word:
             found += keys.addresses(word)

@@ -17,25 +17,18 @@ import msgspec
 from callosum.model import SECOND, Call, Commitment, Commits, Key
 from callosum.redact import redact_text
 from callosum.rules import harvest, slots
+from callosum.rules import lexicon as lex
 from callosum.rules.keys import APPEND, READ, WRITE, clean, fit
-from callosum.rules.opposites import AGAINST, FOR, SIDES, VERB_OF
+from callosum.rules.lexicon import lists, maps
+from callosum.rules.opposites import SIDES
 
-_ABOUT: Final = {
-    **dict.fromkeys("event invitation invite meeting appointment slot".split(), "attend"),
-    **dict.fromkeys("booking reservation order".split(), "book"),
-}
-"""Kinds of keys on which a side is a commitment, with what the side is called where a call declares it."""
-_KINDS: Final = tuple(f"{kind}:" for kind in _ABOUT)
-_TAKEN: Final = frozenset("attend approve book buy claim enroll exist".split())
-"""Sides that are commitments. Others (pinned, muted, open) are states that anybody may change."""
-_BOOKINGS: Final = ("|booking", "|event", "|reservation", "|appointment")
+_KINDS: Final = tuple(f"{kind}:" for kind in maps.COMMITMENT_SIDE_OF)
 MAX_SHOWN: Final = 200
 """Longest ``what`` and ``to`` of a commitment, in characters."""
 ANYWHERE: Final = timedelta(hours=12)
 """After this a time without an offset has passed in every zone."""
-SIDE: Final = (
-    rf"[+-][A-Za-z][A-Za-z0-9_]{{0,62}}|{'|'.join(sorted({*SIDES, *VERB_OF, *FOR, *AGAINST, 'for', 'against'}))}"
-)
+_SIDES: Final = {*SIDES, *maps.VERB_OF_ANSWER, *lex.IS_FOR, *lex.IS_AGAINST, "for", "against"}
+SIDE: Final = rf"[+-][A-Za-z][A-Za-z0-9_]{{0,62}}|{'|'.join(sorted(_SIDES))}"
 """A pattern of the sides that a call can declare; letters may be of either case."""
 _STANCE: Final = re.compile(r"[+-][A-Za-z][A-Za-z0-9_]{0,62}")
 _MAX_NODES: Final = 500
@@ -57,7 +50,7 @@ def made(
         if taken:
             until = int((declared.until or 0) * SECOND) or over(params, keys)
             return taken, Commitment(until, taken, _shown(declared.what), _shown(declared.to))
-    if side[1:] in _TAKEN and any(key.mode is not READ and key.name.startswith(_KINDS) for key in keys):
+    if side[1:] in lex.COMMITMENT_SIDES and any(key.mode is not READ and key.name.startswith(_KINDS) for key in keys):
         return side, Commitment(over(params, keys), side)
     if not side and any(map(takes, keys)):  # it is booked, or moved there
         return side, Commitment(over(params, keys), "+book")
@@ -69,7 +62,7 @@ def takes(key: Key) -> bool:
     name = key.name
     if key.mode is WRITE:
         return name[:5] == "slot:" and is_slot(name)
-    return key.mode is APPEND and name.endswith(_BOOKINGS) and name[name.rfind("|") - 1] != "/"
+    return key.mode is APPEND and name.endswith(lists.BOOKING_FACETS) and name[name.rfind("|") - 1] != "/"
 
 
 def is_slot(name: str) -> bool:
@@ -80,37 +73,40 @@ def is_slot(name: str) -> bool:
     return name[-1] != "/" and ("/" in name if bar < 0 else "/" not in name[:bar])
 
 
-_HELD: Final = frozenset("attend book claim exist buy".split())
-"""Sides that are one question: whether the thing takes place."""
-
-
 def contradicts(one: str, other: str) -> bool:
     """Return True if two sides of one thing cannot both hold."""
     if not one or not other or one[0] == other[0]:
         return False
-    return one[1:] == other[1:] or (one[1:] in _HELD and other[1:] in _HELD)
+    return one[1:] == other[1:] or (one[1:] in lex.TAKES_PLACE_SIDES and other[1:] in lex.TAKES_PLACE_SIDES)
 
 
 def may_be_made(side: str, keys: tuple[Key, ...]) -> bool:
     """Return True if a call without a declaration can make a commitment. Cheap: nearly no call does."""
-    return side[1:] in _TAKEN or (not side and any(map(takes, keys)))
+    return side[1:] in lex.COMMITMENT_SIDES or (not side and any(map(takes, keys)))
 
 
 def side_of(said: str, keys: tuple[Key, ...] = ()) -> str:
     """Return a declared side as a stance (``+attend``), ``""`` for a word that is no side."""
     word = said.strip().lower().replace(" ", "_").replace("-", "_") if len(said) <= 64 else ""
-    verb = VERB_OF.get(word, word)
+    verb = maps.VERB_OF_ANSWER.get(word, word)
     if _STANCE.fullmatch(said):
         return said
-    if verb in FOR or verb == "for":
+    if verb in lex.IS_FOR or verb == "for":
         sign = "+"
-    elif verb in AGAINST or verb == "against":
+    elif verb in lex.IS_AGAINST or verb == "against":
         sign = "-"
     else:
         sign = SIDES.get(verb, "")[:1]
     if not sign:
         return ""
-    about = next((_ABOUT[kind] for key in keys if (kind := key.name.partition(":")[0]) in _ABOUT), "")
+    about = next(
+        (
+            maps.COMMITMENT_SIDE_OF[kind]
+            for key in keys
+            if (kind := key.name.partition(":")[0]) in maps.COMMITMENT_SIDE_OF
+        ),
+        "",
+    )
     return sign + (about or SIDES.get(verb, "+commit")[1:])
 
 
@@ -209,6 +205,6 @@ def thing_of(keys: tuple[Key, ...], result: Any) -> str:
     if any(name.endswith("|booking") for name in booked):
         kind = "booking"
     first = booked[0].partition(":")[0]
-    kind = first if booked[0].endswith("/|new") and first in _ABOUT else kind
+    kind = first if booked[0].endswith("/|new") and first in maps.COMMITMENT_SIDE_OF else kind
     found = harvest.first_id(result, kind)
     return fit(f"{kind}:{clean(found)}") if found else ""

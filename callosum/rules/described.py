@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.rules import lexicon as lex
+from callosum.rules.lexicon import lists
 from callosum.rules.name import leading_verb, opening_verb
-from callosum.rules.opaque import WRAPPERS
 
 if TYPE_CHECKING:
     from callosum.rules.name import Name
@@ -121,7 +121,7 @@ def properties(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
         return {}
     if len(found) == 1:
         ((name, only),) = found.items()
-        inner = only.get("properties") if name in WRAPPERS and isinstance(only, Mapping) else None
+        inner = only.get("properties") if name in lex.WRAPPER_PARAMS and isinstance(only, Mapping) else None
         if isinstance(inner, Mapping):
             return inner
     return found
@@ -135,18 +135,17 @@ def _spellings(*names: str) -> frozenset[str]:
     return frozenset(found)
 
 
-_FILES: Final = ("path", "file", "dir", "directory", "folder", "filename", "file_path", "dir_path", "file_name")
 OUTPUTS: Final = _spellings(
     *(
         f"{way}_{what}"
         for way in ("output", "out", "save", "download", "export", "local_output", "local")
-        for what in _FILES
+        for what in lists.FILE_PARAMS
     ),
     *(f"{way}_to" for way in ("output", "save", "write", "download", "export", "dump")),
     *("save_as", "outdir", "outfile"),
 )
 """Params that say where what was looked at is written."""
-_TARGETS: Final = _spellings(*_FILES)
+_TARGETS: Final = _spellings(*lists.FILE_PARAMS)
 LEFT: Final = OUTPUTS | _TARGETS
 """Without any of these a look leaves no file."""
 

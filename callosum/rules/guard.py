@@ -17,15 +17,12 @@ from typing import Any, Final
 
 from callosum.programs import GUARDED, HOSTS
 from callosum.rules import command, keys
+from callosum.rules import lexicon as lex
+from callosum.rules.lexicon import lists
 from callosum.rules.protected import OPEN, STATE, TREES, Protected
 
 TALKS: Final = "it talks to the gate's own port"
 
-ENDPOINTS: Final = frozenset(
-    "intercept complete lock release status brief hooks renew resolve approvals journal events late fallback metrics "
-    "mcp console".split()
-)
-"""What the paths of the gate's own server begin with. Not among them is ``/health``, which tells nothing else."""
 MAX_TALK: Final = 16_384
 """How much of a command is searched for the gate's address, in characters."""
 _PLAIN_PATH: Final = re.compile(r"/([A-Za-z0-9_][\w.~-]*)(?:/[^%$\\*{}\[\]]*)?$")
@@ -45,7 +42,6 @@ _TAILS: Final = (
     *{path.rpartition("/")[2] for host in HOSTS for path in host.guards if path[-1] != "/"},
     *("callosum.toml", "tiers.json"),
 )
-_CODE_HINTS: Final = ("callosum", "localgate", "asyncgate", "subprocess", "system", "exec", "spawn", "rmtree", "rmsync")
 
 _REMEMBERED: Final = 512
 """Maximum length in characters of a path whose answer is kept."""
@@ -115,7 +111,7 @@ class Guard:
         if type(value) is not str or len(value) <= _SHORTEST_CODE:
             return ""
         low = value[: command.MAX_COMMAND].lower()
-        return value if self.hinted(value) or any(one in low for one in _CODE_HINTS) else ""
+        return value if self.hinted(value) or any(one in low for one in lists.GATE_CODE_HINTS) else ""
 
     def _look(self, role: int, value: Any, cwd: str | None, depth: int = 0) -> tuple[str, str] | None:
         if type(value) is str:
@@ -196,7 +192,9 @@ class Guard:
         if not found or _TARGET in text:
             return bool(found)
         plain = [(path, _PLAIN_PATH.match(path)) for path in found]
-        return any(match is None or ".." in path or match.group(1).lower() in ENDPOINTS for path, match in plain)
+        return any(
+            match is None or ".." in path or match.group(1).lower() in lex.GATE_ENDPOINTS for path, match in plain
+        )
 
 
 def _host_as_read(text: str) -> str:
@@ -236,7 +234,7 @@ _ROLES: Final = {
     **dict.fromkeys("file files filename dest destination target dst to edits output folder".split(), _PATH),
     **dict.fromkeys("source src from sources".split(), _SOURCE),
     **dict.fromkeys("patch diff patchtext input".split(), _PATCH),
-    **dict.fromkeys((*map(str.lower, command.PARAMS), "commandline", "args", "argv"), _COMMAND),
+    **dict.fromkeys((*map(str.lower, lists.COMMAND_PARAMS), "commandline", "args", "argv"), _COMMAND),
     **dict.fromkeys("code python javascript python_code py_code source_code".split(), _CODE),
 }
 _OF_ADDRESSES: Final = ("url", "uri", "endpoint", "address", "href")

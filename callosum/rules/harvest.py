@@ -19,6 +19,7 @@ from callosum.rules import keys, many
 from callosum.rules import lexicon as lex
 from callosum.rules.arguments import role_of
 from callosum.rules.keys import READ
+from callosum.rules.lexicon import maps
 from callosum.rules.name import read_name
 
 MAX_NODES: Final = 5_000
@@ -38,8 +39,6 @@ _FIELD: Final = re.compile(
     r"[\"'`*]{0,2}([^\s\"'`*,{\[|>][^\s\"'`*,]{0,255})[\"'`*,]{0,3}[ \t]*$",
     re.MULTILINE,
 )
-_UNSCOPED: Final = frozenset("file url slot payment email thread port database migration".split())
-"""Entities whose keys hold no repository before the id."""
 
 
 def harvest(tool: str, looked: tuple[Key, ...], result: Any) -> tuple[Key, ...]:
@@ -78,7 +77,7 @@ def _kind(tool: str, looked: tuple[Key, ...]) -> str:
     """Return what the look is about, as keys spell it: by its tree, else by the tool's name."""
     for key in looked:
         entity, _, value = key.name.partition(":")
-        if value[:1] == "/" and entity not in _UNSCOPED and entity != "repo":
+        if value[:1] == "/" and entity not in lex.KINDS_WITHOUT_REPOSITORY and entity != "repo":
             return entity
     name = read_name(tool if len(tool) <= 256 else tool[:256])
     if name.verb not in lex.SEARCHES and any(_single(key.name) for key in looked):
@@ -99,7 +98,7 @@ def _where(looked: tuple[Key, ...]) -> str:
         value = value.partition("|")[0]
         if entity == "repo":
             return f"{value}/"
-        if entity not in _UNSCOPED and value.count("/") > 1:
+        if entity not in lex.KINDS_WITHOUT_REPOSITORY and value.count("/") > 1:
             return value.rpartition("/")[0] + "/"
     return ""
 
@@ -107,7 +106,7 @@ def _where(looked: tuple[Key, ...]) -> str:
 def _names(kind: str) -> set[str]:
     """Which fields ``<name>_id`` hold the id of such a thing."""
     noun = kind.removeprefix("scheduled-").removesuffix("-id")
-    return {kind, noun, *(other for other, listed in lex.LISTED.items() if listed == noun)}
+    return {kind, noun, *(other for other, listed in maps.LISTED.items() if listed == noun)}
 
 
 def _parsed(result: Any) -> Any:

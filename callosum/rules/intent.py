@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from callosum.rules.lexicon import COMMITMENTS, DESTROYS, FOLD, HEAVY, LOOSE, MAILS, REMOVES, SENDS, STRONG, TALK, VERBS
+from callosum.rules import lexicon as lex
+from callosum.rules.lexicon import LOOSE, STRONG, VERBS, maps
 
 INTENTS: Final = ("inform", "read", "write", "communicate", "commit", "destroy")
 """What an input can ask for, in rising gravity."""
@@ -19,24 +20,6 @@ LOOKED_AT: Final = 2_000
 
 _CLAUSE: Final = re.compile(r"[!?;\n]+|[.:](?=\s|$)|,|\b(?:and|then|but|so|after that|afterwards)\b")
 _WORD: Final = re.compile(r"[a-z]+(?:['\u2019][a-z]+)?")
-_QUESTION: Final = frozenset(
-    "what what's why how when where who which whose is are was were do does did should has have am".split()
-)
-_ASKING: Final = frozenset(
-    "please kindly can could would will you to now also just go ahead let let's lets us me i i'd i'll we want need "
-    "like help try first next finally quickly ok okay hey hi hello once more again the a an thanks yes".split()
-)
-_NOT: Final = frozenset("don't do'nt dont not never without no avoid stop".split())
-_TELLING: Final = frozenset("explain describe tell suggest recommend compare think guess discuss clarify teach".split())
-_MORE: Final = {
-    "fix": "write", "implement": "write", "refactor": "write", "correct": "write", "improve": "write",
-    "clean": "write", "rewrite": "write", "format": "write", "bump": "write", "simplify": "write",
-    "debug": "read", "investigate": "read", "research": "read", "review": "read", "catch": "read",
-    "ask": "communicate", "tell": "communicate", "thank": "communicate", "ping": "communicate",
-    "negotiate": "commit", "transfer": "commit",
-}  # fmt: skip
-"""Verbs of people that no tool is named by."""
-_MADE: Final = frozenset("write create open add make file draft leave put raise start compose".split())
 _SURE: Final = {STRONG: 0.9, LOOSE: 0.75}
 _GRAVE: Final = 4
 _COMMITS: Final = 3
@@ -50,7 +33,7 @@ def intent_of(text: str) -> tuple[str, float]:
         words = _WORD.findall(clause)
         if not words:
             continue
-        asks = words[0] in _QUESTION and not (words[0] == "do" and words[1:2] != ["you"])
+        asks = words[0] in lex.QUESTION_WORDS and not (words[0] == "do" and words[1:2] != ["you"])
         question = question or asks
         intent, sure = ("inform", 0.7) if asks else _of_request(words)
         found[intent] = max(sure, found.get(intent, 0))
@@ -63,19 +46,19 @@ def intent_of(text: str) -> tuple[str, float]:
 
 def _of_request(words: list[str]) -> tuple[str, float]:
     """Return what a clause that is no question asks for."""
-    start = next((place for place, word in enumerate(words) if word not in _ASKING), len(words))
+    start = next((place for place, word in enumerate(words) if word not in lex.REQUEST_WORDS), len(words))
     rest = words[start:]
     if not rest:
         return "inform", 0.3
-    if rest[0] in _NOT or (rest[0] == "do" and rest[1:2] == ["not"]):
+    if rest[0] in lex.NEGATIONS or (rest[0] == "do" and rest[1:2] == ["not"]):
         return "inform", 0.5
-    verb, objects = rest[0], {FOLD.get(word, word) for word in _singular(rest[1:])}
-    if verb in _TELLING and (verb != "tell" or rest[1:2] in (["me"], ["us"])):
+    verb, objects = rest[0], {maps.FOLD.get(word, word) for word in _singular(rest[1:])}
+    if verb in lex.EXPLAINING_VERBS and (verb != "tell" or rest[1:2] in (["me"], ["us"])):
         return "inform", 0.85
     if verb == "know" and words[:2] == ["let", "me"]:
         return "inform", 0.85
-    if verb in _MORE:
-        return _MORE[verb], 0.85
+    if verb in maps.SPOKEN_INTENTS:
+        return maps.SPOKEN_INTENTS[verb], 0.85
     known = VERBS.get(verb)
     if known is None or known[1] not in _SURE:
         return "inform", 0.4
@@ -83,11 +66,11 @@ def _of_request(words: list[str]) -> tuple[str, float]:
 
 
 def _of_verb(verb: str, tier: int, objects: set[str]) -> str:
-    if verb in DESTROYS or (verb in REMOVES and objects & HEAVY):
+    if verb in lex.DESTROYS or (verb in lex.REMOVES and objects & lex.HEAVY):
         return "destroy"
-    if verb in SENDS or (verb in _MADE and objects & (MAILS | TALK)):
+    if verb in lex.SENDS or (verb in lex.TEXT_MAKING_VERBS and objects & (lex.MAILS | lex.TALK)):
         return "communicate"
-    if tier in (_COMMITS, _GRAVE) or (tier and objects & COMMITMENTS):
+    if tier in (_COMMITS, _GRAVE) or (tier and objects & lex.COMMITMENTS):
         return "commit"
     if tier == 0:
         return "read"

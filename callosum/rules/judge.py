@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from callosum.model import Key
 from callosum.rules import acts, checkout, described, many, money, opaque, opposites, sql, targets
 from callosum.rules import lexicon as lex
 from callosum.rules import shape as shapes
 from callosum.rules.keys import merge, spell
+from callosum.rules.lexicon import lists, tiers
 from callosum.rules.name import MAX_NAME, Name, read_name, words
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def look(tool: str, params: Mapping[str, Any], shape: Shape) -> Look:
     seen = _look(short, "", "")
     if not acts.NAMING.isdisjoint(params) or ("name" in params and acts.calls_others(seen.name)):
         seen = _look(short, *acts.said(short, params))
-    if not acts.BATCHES.isdisjoint(params):
+    if not lex.BATCH_PARAMS.isdisjoint(params):
         for said, where in acts.batched(params):
             other = _look(short, said, where)
             if other.tier > seen.tier:
@@ -85,10 +86,9 @@ def holds(seen: Look, params: Mapping[str, Any]) -> bool:
     """
     if seen.verb != "create" or not seen.whole:
         return seen.whole
-    return all("/" in value or "\\" in value for name in _BARE if type(value := params.get(name)) is str)
-
-
-_BARE: Final = ("filename", "file_name", "fileName", "name", "title")
+    return all(
+        "/" in value or "\\" in value for name in lists.BARE_NAME_PARAMS if type(value := params.get(name)) is str
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -99,14 +99,16 @@ def _look(tool: str, said: str, where: str) -> Look:
         verb, tier = "subscribe", 1
     elif verb == "convert" and not lex.CONVERTED.isdisjoint(nouns):
         tier = 1
-    elif verb == "select" and len(name.words) > 1 and _ROWS.isdisjoint(nouns):
+    elif verb == "select" and len(name.words) > 1 and lex.ROW_NOUNS.isdisjoint(nouns):
         tier = 1  # an option, a tab, an element
     elif verb == "call" and (not lex.CALLED.isdisjoint(nouns) or where):
         tier = 1  # no telephone
     spoken = read_name(said)
-    if said and not (name.firm and tier == 0 and verb and not _LOGS.isdisjoint(nouns) and where not in lex.METHODS):
-        if where in lex.METHODS and said.lower() in lex.HTTP:
-            given, grave, known = said.lower(), lex.HTTP[said.lower()], True
+    if said and not (
+        name.firm and tier == 0 and verb and not lex.LOG_NOUNS.isdisjoint(nouns) and where not in lists.METHODS
+    ):
+        if where in lists.METHODS and said.lower() in tiers.HTTP:
+            given, grave, known = said.lower(), tiers.HTTP[said.lower()], True
             given = {"get": "get", "head": "get", "options": "get", "trace": "get", "delete": "delete"}.get(
                 given, "post"
             )
@@ -135,11 +137,6 @@ def _look(tool: str, said: str, where: str) -> Look:
     side = opposites.stance(verb, sided)
     apart = targets.stands_apart(name)
     return Look(name, verb, lifted, effect, repeats, settles, side, verb in lex.WHOLE, sure, leaves_open, apart, why)
-
-
-_ROWS: Final = frozenset("row record query sql table data database column db field distinct where statement".split())
-_LOGS: Final = frozenset("log audit event activity history entry change".split())
-"""What is searched by the acts that it records: there an action is a filter."""
 
 
 def _harmless(verb: str, name: Name) -> bool:
@@ -218,10 +215,6 @@ def _outward(verb: str, nouns: set[str], head: str) -> tuple[int, str]:
     return 0, ""
 
 
-_DATABASE: Final = frozenset("sql db database mysql postgres postgresql sqlite table cypher".split())
-_GRAPHS: Final = frozenset(("graphql", "gql", "graph", "ql"))
-
-
 def judge(call: Call, params: Mapping[str, Any], shape: Shape) -> Judgement:
     """Return what a call is taken for that no rule names. Never tier 0 without a sign of harmlessness."""
     if shape.wrapped:
@@ -284,7 +277,7 @@ def _stated(params: Mapping[str, Any], seen: Look) -> tuple[Look, sql.Statement 
     """Return a look at a call with what its SQL, its GraphQL or its pipeline says, and the statement if it is SQL."""
     spoken = seen.name.words
     plain = not seen.sure or seen.verb in lex.GENERIC or seen.verb in ("query", "select")
-    statement = sql.statement(params, loosely=plain or not _DATABASE.isdisjoint(spoken))
+    statement = sql.statement(params, loosely=plain or not lex.DATABASE_NOUNS.isdisjoint(spoken))
     if statement is not None:
         if plain or statement.tier > seen.tier:
             seen = seen._replace(
@@ -293,7 +286,7 @@ def _stated(params: Mapping[str, Any], seen: Look) -> tuple[Look, sql.Statement 
                 effect="write" if statement.tier else "read",
                 why=(f'judged by its SQL: "{statement.verb}"{statement.how}',),
             )
-    elif (found := opaque.graphql(params, named=not _GRAPHS.isdisjoint(spoken))) is not None:
+    elif (found := opaque.graphql(params, named=not lex.GRAPHQL_WORDS.isdisjoint(spoken))) is not None:
         seen = _operation(seen, found)
     elif seen.tier == 0 and (stage := opaque.stored(params)):
         seen = seen._replace(
@@ -334,12 +327,9 @@ def _besides(
     if where or (told and not params and described.outputs(name, told)):
         left = [Key(one) for path in where for one in spell("file:", path, call.cwd)]
         return "but it can leave a file where its params say", tuple(left)
-    if verb in _ASKS and any(params.get(one) for one in ("body", "data", "json", "payload")):
+    if verb in lex.HTTP_REQUEST_WORDS and any(params.get(one) for one in ("body", "data", "json", "payload")):
         return "but it sends something", ()
     return "", ()
-
-
-_ASKS: Final = frozenset(("fetch", "request", "curl", "http"))
 
 
 def _settled(call: Call, params: Mapping[str, Any], told: Mapping[str, Any], seen: Look) -> Look:

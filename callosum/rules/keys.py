@@ -17,6 +17,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.model import MAX_KEY, Key, Mode
+from callosum.rules import lexicon as lex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,8 +161,6 @@ def _folded(value: str) -> str:
 
 
 _HOME: Final = re.compile(r"\$(?:HOME|\{HOME\})(?=/|$)")
-_OF_PATHS: Final = frozenset("file git build database migration".split())
-"""Kinds of keys whose value begins with a path."""
 
 
 def at_home(value: str, home: str) -> str:
@@ -178,7 +177,7 @@ def homed(found: tuple[Key, ...], home: str | None, homes: Mapping[str, str] | N
     made, before = list(found), []
     for number, key in enumerate(found):
         kind, _, value = key.name.partition(":")
-        if value[:1] != "~" or kind not in _OF_PATHS:
+        if value[:1] != "~" or kind not in lex.PATH_KEY_KINDS:
             continue
         place, bar, facet = value.partition("|")
         user = place.partition("/")[0][1:]

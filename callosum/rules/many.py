@@ -24,6 +24,7 @@ from callosum.rules import keys, slots
 from callosum.rules import lexicon as lex
 from callosum.rules.arguments import part_of
 from callosum.rules.keys import APPEND, READ, WRITE
+from callosum.rules.lexicon import maps
 from callosum.rules.opposites import NEW
 
 if TYPE_CHECKING:
@@ -38,10 +39,6 @@ SOME: Final = "/|some"
 OWN: Final = "/|own"
 NAMES: Final = "|names"
 
-_LISTS: Final = frozenset(
-    "list ls tree glob browse display show view get fetch du stat read enumerate find search".split()
-)
-
 
 def kind(name: Name) -> str:
     """Return what the call is about: its last noun that is more than an aspect, ``""`` if it has none."""
@@ -49,7 +46,7 @@ def kind(name: Name) -> str:
         return "draft"
     for noun in (name.head, *reversed(name.nouns)):
         if noun and noun not in lex.ASPECTS:
-            return of(name, lex.LISTED.get(noun, noun))
+            return of(name, maps.LISTED.get(noun, noun))
     return ""
 
 
@@ -143,7 +140,7 @@ def renamed(files: list[Key]) -> list[Key]:
 def lists(name: Name, verb: str, entity: str) -> bool:
     """Tells whether a look at a path is one at the names in a directory."""
     return entity in ("directory", "folder", "dir", "dir_path", "directory_path", "folder_path", "dir_name") or (
-        "directory" in name.nouns and verb in _LISTS
+        "directory" in name.nouns and verb in lex.LISTS_NAMES
     )
 
 
@@ -152,7 +149,7 @@ def changes(found: Arguments, name: Name, verb: str, params: Mapping[str, Any], 
     owned = next((noun for noun in name.nouns if owns(name, noun)), "")
     if owned:
         if owned == name.place and verb in lex.INTO and (held := _held(params)):
-            return parts(own(owned, found), [held], adds=verb not in REMOVES)
+            return parts(own(owned, found), [held], adds=verb not in lex.TAKES_OUT)
         return [Key(own(owned, found), APPEND if adds or verb in lex.PAYS else WRITE)]
     noun = kind(name)
     if not noun:
@@ -164,10 +161,6 @@ def changes(found: Arguments, name: Name, verb: str, params: Mapping[str, Any], 
     if name.head in lex.ASPECTS and verb in lex.SETS:
         return [Key(keys.fit(own(noun, found)), WRITE)]
     return []
-
-
-REMOVES: Final = frozenset("remove unassign detach".split())
-"""Verbs that take one thing out of what holds several."""
 
 
 def parts(container: str, held: list[str], *, adds: bool) -> list[Key]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from callosum.rules import lexicon as lex
+from callosum.rules.lexicon import maps
 
 MAX_NAME: Final = 256
 """How many characters of a name are read."""
@@ -33,16 +34,6 @@ _JOINED: Final = re.compile(
     )
     + r")(?![a-z])(?!(?<=[A-Z])[A-Z])"
 )  # fmt: skip
-_JOINS: Final = {
-    "createorupdate": "create", "addorupdate": "add", "getorcreate": "create", "findorcreate": "create",
-    "checkout": "checkout", "setup": "setup", "login": "login", "logout": "logout", "signin": "login",
-    "signout": "logout", "signup": "signup", "rollback": "rollback", "unsubscribe": "unsubscribe",
-    "cleanup": "clear", "shutdown": "stop", "poweroff": "stop", "powerdown": "stop", "poweron": "start",
-    "powerup": "start", "powercycle": "restart", "teardown": "teardown", "checkin": "checkin", "lookup": "lookup",
-    "backup": "backup", "optout": "unsubscribe", "optin": "subscribe",
-    **dict.fromkeys(("mergerequest", "mergerequests", "pullrequest", "pullrequests"), "pr"),
-    **dict.fromkeys(("twofactor", "multifactor", "2fa"), "mfa"),
-}  # fmt: skip
 
 
 class Name(NamedTuple):
@@ -81,7 +72,7 @@ def words(name: str) -> list[str]:
 
 def _joined(match: re.Match[str]) -> str:
     said = match.group()
-    return "_" + _JOINS.get(re.sub("[_.-]", "", said.lower()), said) + "_"
+    return "_" + maps.JOINED_WORDS.get(re.sub("[_.-]", "", said.lower()), said) + "_"
 
 
 def _folded(name: str) -> str:
@@ -123,7 +114,7 @@ def singular(word: str) -> str:
         word = word[:-2]
     elif word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3:
         word = word[:-1]
-    return lex.FOLD.get(word, word)
+    return maps.FOLD.get(word, word)
 
 
 @lru_cache(maxsize=2048)
@@ -190,8 +181,13 @@ def _verb(found: list[str]) -> tuple[int, str, str]:
     for one in known:
         if one[1] == "log" and one[0] < last and found[one[0] + 1] not in lex.LOGGED and not loose:
             return one[0], "record", ""  # ``log_meal``
-    if len(known) == 1 and known[0][0] == 0 < last and known[0][1] in lex.ACTS and found[1] not in lex.NO_OBJECTS:
-        return 0, lex.ACTS[known[0][1]], known[0][1]  # ``report_user``, ``snapshot_volume``
+    if (
+        len(known) == 1
+        and known[0][0] == 0 < last
+        and known[0][1] in maps.ACTS_BEFORE_OBJECT
+        and found[1] not in lex.NO_OBJECTS
+    ):
+        return 0, maps.ACTS_BEFORE_OBJECT[known[0][1]], known[0][1]  # ``report_user``, ``snapshot_volume``
     # Weak words are nouns as a rule: the last one is the head of the name.
     if known and known[-1][0] == last and not (loose and known[-1][2] > loose[0][2] == 0):
         return last, known[-1][1], ""
@@ -273,11 +269,6 @@ def _begun(known: list[_Verb], strong: list[_Verb], last: int) -> _Verb | None:
 
 
 _TOLD: Final = re.compile(r"[A-Za-z]+|[,/]")
-_OPENERS: Final = frozenset(
-    "this that which tool tools function endpoint operation purpose description summary will can may is be used uses "
-    "use to for lets let allows allow you users the a an helps".split()
-)
-"""Words with which a description begins before it says what the tool does."""
 
 
 def leading_verb(description: str) -> str:
@@ -286,7 +277,7 @@ def leading_verb(description: str) -> str:
     Of several (``List, create or close a tab``) the gravest counts.
     """
     found = [one.lower() for one in _TOLD.findall(description[:300])[:24]]
-    start = next((at for at, word in enumerate(found) if word not in _OPENERS), 0)
+    start = next((at for at, word in enumerate(found) if word not in lex.DESCRIPTION_OPENERS), 0)
     if found[start : start + 1] and found[start].startswith(("return", "provide")):
         found[start] = "get"
     best = ""
@@ -298,7 +289,7 @@ def leading_verb(description: str) -> str:
         base = "get" if word.startswith("return") else _phrase(word, found[start + at + 1 : start + at + 2])
         if at == 1 and not best and base != word and not found[start].endswith("ly"):
             break  # "Hot posts of": a noun after its adjective
-        if base and joined and lex.VERBS[base][1] > lex.WEAK and base not in _STATES:
+        if base and joined and lex.VERBS[base][1] > lex.WEAK and base not in lex.STATES_A_FACT:
             if not best or lex.VERBS[base][0] > lex.VERBS[best][0]:
                 best = base
             joined = False
@@ -310,12 +301,7 @@ def leading_verb(description: str) -> str:
 def _phrase(word: str, after: list[str]) -> str:
     """Return the verb of which ``word`` is a form, with the word after it where both make one: ``sets up``."""
     base = stem(word)
-    return _JOINS.get(base + after[0], base) if base and after and after[0] in _PARTICLES else base
-
-
-_PARTICLES: Final = frozenset(("up", "out", "in"))
-_STATES: Final = frozenset("has is can exists contains".split())
-"""Verbs of what is, not of what is done."""
+    return maps.JOINED_WORDS.get(base + after[0], base) if base and after and after[0] in lex.VERB_PARTICLES else base
 
 
 def opening_verb(description: str) -> str:
@@ -324,8 +310,5 @@ def opening_verb(description: str) -> str:
     It is a verb where an object follows (``Boosts a status``); ``""`` elsewhere (``Order status``).
     """
     found = [one.lower() for one in _TOLD.findall(description[:300])[:24]]
-    start = next((at for at, word in enumerate(found) if word not in _OPENERS), len(found))
-    return stem(found[start]) if found[start + 1 : start + 2] and found[start + 1] in _OBJECTS else ""
-
-
-_OBJECTS: Final = frozenset("a an the this these one your new another multiple several some all existing".split())
+    start = next((at for at, word in enumerate(found) if word not in lex.DESCRIPTION_OPENERS), len(found))
+    return stem(found[start]) if found[start + 1 : start + 2] and found[start + 1] in lex.OBJECT_DETERMINERS else ""

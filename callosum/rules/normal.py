@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
+from callosum.rules import lexicon as lex
+
 MAX_TEXT: Final = 16_384
 """How many characters are taken of the text of an object that JSON does not know."""
 MAX_NODES: Final = 20_000
@@ -20,14 +22,6 @@ _WIDEST: Final = 1_000_000
 _FEW: Final = 64
 _TEXTS: Final = {str}
 _strip: Final = str.strip
-
-METADATA: Final = frozenset(
-    "idempotencyKey idempotency_key idempotencyToken idempotency_token clientToken client_token "
-    "correlationId correlation_id traceId trace_id traceparent".split()
-)
-"""Params that say which attempt this is, not what it does: a retry has new ones."""
-ABOUT_COMMAND: Final = frozenset("description timeout timeout_ms timeoutMs explanation reason".split())
-"""Params beside a ``command`` that only tell about it."""
 
 
 def said(names: Iterable[Any]) -> bool:
@@ -43,7 +37,7 @@ def encode(tool: str, params: Mapping[str, Any], *, whole: bool = False) -> byte
     try:
         flat: dict[str, Any] = {}
         if not whole:
-            left_out = METADATA | ABOUT_COMMAND if "command" in params else METADATA
+            left_out = lex.ATTEMPT_PARAMS | lex.COMMAND_NOTE_PARAMS if "command" in params else lex.ATTEMPT_PARAMS
             params = {name: one for name, one in params.items() if name[0] != "_" and name not in left_out}
         for name, value in params.items():
             if value is None:
@@ -124,7 +118,7 @@ def _own(kind: type, name: str) -> type | None:
     return next((one for one in kind.__mro__ if name in vars(one)), None)
 
 
-_BESIDES: Final = METADATA | ABOUT_COMMAND
+_BESIDES: Final = lex.ATTEMPT_PARAMS | lex.COMMAND_NOTE_PARAMS
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder(order="deterministic", enc_hook=_plain).encode
 
 
@@ -163,6 +157,9 @@ def _slow(tool: str, params: Mapping[str, Any]) -> bytes:
     kept = {
         name: value
         for name, value in params.items()
-        if not (isinstance(name, str) and (name[:1] == "_" or name in METADATA or (about and name in ABOUT_COMMAND)))
+        if not (
+            isinstance(name, str)
+            and (name[:1] == "_" or name in lex.ATTEMPT_PARAMS or (about and name in lex.COMMAND_NOTE_PARAMS))
+        )
     }
     return json.dumps([tool, walk(kept, 0)], sort_keys=True, separators=(",", ":")).encode()

@@ -14,18 +14,16 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from callosum.rules import lexicon as lex
+from callosum.rules.lexicon import lists
+
 MAX_TEXT: Final = 16_384
 """How many characters of JSON in a string are parsed; longer ones stay text."""
 MAX_INNER: Final = 256
-WRAPPERS: Final = frozenset(
-    "params parameters args arguments kwargs input inputs request payload body data options tool_args toolArgs "
-    "tool_input toolInput tool_arguments toolArguments arguments_json argumentsJson params_json".split()
-)
 _MOST: Final = 4
 """A wrapper has few neighbours; among many, it is an argument like the others."""
 
-_DOCUMENTS: Final = ("query", "mutation", "document", "graphql", "gql", "operation")
-DOCUMENTED: Final = frozenset(_DOCUMENTS)
+DOCUMENTED: Final = frozenset(lists.GRAPHQL_PARAMS)
 _STARTS: Final = re.compile(
     r"(?:[\s,\ufeff]++|#[^\n]*+\n?)*+(?:(?:query|mutation|subscription)\b\s*+(?:[A-Za-z_]\w*+\s*+)?[({@]"
     r"|fragment\s++\w++\s++on\b|(\{)\s*+[A-Za-z_#.])"
@@ -35,20 +33,18 @@ _TOKEN: Final = re.compile(
     r'"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)|"(?:[^"\\\n]|\\.)*+"?|#[^\n]*+|[{}()\[\]:@]|\.\.\.|[A-Za-z_]\w{0,127}',
     re.DOTALL,
 )
-_KINDS: Final = frozenset(("query", "mutation", "subscription", "fragment"))
 
-_PIPELINES: Final = ("pipeline", "stages", "aggregation", "aggregate")
-PIPELINED: Final = frozenset(_PIPELINES)
+PIPELINED: Final = frozenset(lists.PIPELINE_PARAMS)
 _STAGES: Final = 256
 
 
 def unwrap(params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the params with those that a wrapper among them holds; their own names come first."""
     for _ in range(2):
-        if WRAPPERS.isdisjoint(params) or len(params) > _MOST:
+        if lex.WRAPPER_PARAMS.isdisjoint(params) or len(params) > _MOST:
             return params
         for name, value in params.items():
-            if name in WRAPPERS and (inner := held(value)):
+            if name in lex.WRAPPER_PARAMS and (inner := held(value)):
                 rest = {other: one for other, one in params.items() if other != name}
                 params = {**dict(islice(inner.items(), MAX_INNER)), **rest}
                 break
@@ -82,7 +78,7 @@ def graphql(params: Mapping[str, Any], *, named: bool) -> Operation | None:
     """
     if DOCUMENTED.isdisjoint(params):
         return None
-    for name in _DOCUMENTS:
+    for name in lists.GRAPHQL_PARAMS:
         value = params.get(name)
         if type(value) is str and "{" in value and (match := _STARTS.match(value)):
             if match.group(1) and name in ("query", "operation") and not named:
@@ -116,7 +112,7 @@ def _document(text: str) -> Operation:
             depth = max(0, depth - 1)
             kind = kind if depth else ""
         elif depth == 0:
-            kind = kind or (word if word in _KINDS else "")
+            kind = kind or (word if word in lex.GRAPHQL_OPERATIONS else "")
         elif word == ":" and depth == 1:
             fields.pop(last, None)  # it was an alias
         elif depth == 1 and kind == "mutation" and word[0] not in '"#.@':
@@ -135,7 +131,7 @@ def stored(params: Mapping[str, Any]) -> str:
     """Return the stage by which a pipeline of MongoDB writes (``$out``, ``$merge``), ``""`` where it only looks."""
     if PIPELINED.isdisjoint(params):
         return ""
-    for name in _PIPELINES:
+    for name in lists.PIPELINE_PARAMS:
         value = params.get(name)
         if type(value) is str:
             found = _WRITING.search(value)

@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.model import Key
+from callosum.rules import lexicon as lex
 from callosum.rules.keys import APPEND
+from callosum.rules.lexicon import lists, maps
 
 if TYPE_CHECKING:
     from callosum.rules.name import Name
@@ -72,75 +74,9 @@ def _sides() -> dict[str, str]:
 
 SIDES: Final = _sides()
 
-_ABOUT: Final = {
-    **dict.fromkeys("event calendar rsvp attendance".split(), "attend"),
-    "pr": "approve",
-    **dict.fromkeys("booking order flight hotel trip ride rental stay accommodation itinerary".split(), "book"),
-    **dict.fromkeys("subscription membership".split(), "subscribe"),
-}
-"""Things that one is for or against, whatever the verb, with what the side is called."""
-FOR: Final = frozenset(
-    "accept approve attend book buy confirm create enroll join merge open order place purchase reactivate renew "
-    "reopen reserve restore resume rebook schedule start subscribe activate enable".split()
-)
-AGAINST: Final = frozenset(
-    "abandon cancel close decline delete deny destroy disapprove drop leave purge refuse reject remove revert revoke "
-    "stop terminate unenroll unschedule unsubscribe withdraw disable deactivate pause".split()
-)
 
-VERB_OF: Final = {
-    word: verb
-    for verb, words in {
-        "accept": "accept accepted accepts yes attend attending going will_attend",
-        "decline": "decline declined declines no not_attending not_going wont_attend will_not_attend refused",
-        "approve": "approve approved approved_by lgtm",
-        "reject": "reject rejected deny denied request_changes changes_requested not_approved disapproved",
-        "cancel": "cancelled canceled cancel",
-        "close": "closed close resolved",
-        "open": "open opened reopened reopen",
-        "enable": "enabled enable on active activated",
-        "disable": "disabled disable off inactive deactivated",
-        "confirm": "confirmed confirm",
-        "start": "started running resumed",
-        "stop": "stopped paused",
-        "lock": "locked",
-        "unlock": "unlocked",
-        "archive": "archived",
-        "unarchive": "unarchived",
-        "publish": "published",
-        "unpublish": "unpublished",
-        "subscribe": "subscribed",
-        "unsubscribe": "unsubscribed",
-        "suspend": "suspended",
-        "merge": "merged",
-    }.items()
-    for word in words.split()
-}
-"""What an answering argument may say, as a verb."""
-_IN_WORDS: Final = frozenset(
-    "response rsvp decision answer event status state response_status responseStatus participation_status "
-    "participationStatus partstat attendance verdict approval review_event enabled active".split()
-)
-_YES_OR_NO: Final = {
-    "attending": "accept", "attend": "accept", "going": "accept", "accept": "accept", "accepted": "accept",
-    "approve": "approve", "approved": "approve", "is_approved": "approve", "isApproved": "approve",
-    "confirm": "confirm", "confirmed": "confirm",
-    "declined": "decline", "decline": "decline", "rejected": "reject", "reject": "reject",
-    "enabled": "enable", "enable": "enable", "is_enabled": "enable", "isEnabled": "enable",
-    "active": "enable", "is_active": "enable", "isActive": "enable", "disabled": "disable",
-    "locked": "lock", "is_locked": "lock", "isLocked": "lock", "lock": "lock",
-    "archived": "archive", "is_archived": "archive", "isArchived": "archive", "archive": "archive",
-    "muted": "mute", "mute": "mute", "published": "publish", "publish": "publish",
-    "subscribed": "subscribe", "subscribe": "subscribe", "paused": "pause", "open": "open", "closed": "close",
-    "cancelled": "cancel", "canceled": "cancel", "resolved": "resolve", "suspended": "suspend", "blocked": "block",
-    "pinned": "pin", "starred": "star", "hidden": "hide", "merge": "merge",
-}  # fmt: skip
-"""Arguments that are true or false, with the verb that true stands for."""
-
-ANSWERING: Final = _IN_WORDS | _YES_OR_NO.keys()
+ANSWERING: Final = lex.ANSWER_PARAMS | maps.VERB_OF_SWITCH.keys()
 """Arguments that may say which side a call takes."""
-_STANDS: Final = ("exist", "book")
-"""A call that creates or books does so, whatever state it says the new thing has."""
 
 
 def contrary(stance: str) -> str:
@@ -154,11 +90,11 @@ def stance(verb: str, name: Name) -> str:
     """Return the side that a tool takes by the verb it was found to have, ``""`` for none."""
     if verb not in SIDES and name.words and name.words[0] in SIDES:
         verb = name.words[0]
-    about = _ABOUT.get(name.head or name.verb)
+    about = maps.SIDE_OF_NOUN.get(name.head or name.verb)
     if about:
-        if verb in FOR:
+        if verb in lex.IS_FOR:
             return f"+{about}"
-        if verb in AGAINST:
+        if verb in lex.IS_AGAINST:
             return f"-{about}"
     return SIDES.get(verb, "")
 
@@ -168,17 +104,19 @@ def answered(params: Mapping[str, Any], name: Name, taken: str) -> str:
 
     ``True`` and ``"yes"`` stand for the argument's own verb, ``False`` for its contrary.
     """
-    if taken[1:] in _STANDS:
+    if taken[1:] in lists.LASTING_SIDES:
         return taken
     for param, value in params.items():
         kind = type(value)
         if kind is str:
-            if param in _IN_WORDS and len(value) <= 32:
-                verb = VERB_OF.get(value.strip().lower().replace(" ", "_").replace("-", "_").replace("'", ""))
+            if param in lex.ANSWER_PARAMS and len(value) <= 32:
+                verb = maps.VERB_OF_ANSWER.get(
+                    value.strip().lower().replace(" ", "_").replace("-", "_").replace("'", "")
+                )
                 if verb:
                     return stance(verb, name)
-        elif kind is bool and param in _YES_OR_NO:
-            side = stance(_YES_OR_NO[param], name)
+        elif kind is bool and param in maps.VERB_OF_SWITCH:
+            side = stance(maps.VERB_OF_SWITCH[param], name)
             return side if value else contrary(side)
     return taken
 

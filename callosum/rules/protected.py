@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 from callosum.programs import HOSTS
 from callosum.rules import keys
+from callosum.rules import lexicon as lex
+from callosum.rules.lexicon import lists
 
 GUARDS: Final = "the gate guards itself: "
 """How the reason of a call begins that the guard refuses."""
@@ -21,14 +23,6 @@ RULES: Final = "Callosum's rules"
 SETTINGS: Final = "Callosum's settings"
 SOCKET: Final = "Callosum's socket"
 PROGRAM: Final = "Callosum's own program"
-KEPT: Final = (
-    "gate.db gate.db-wal gate.db-shm gate.db.turn gate.db.sync gate.db.receipt content.key gate.sock gate.sock.lock "
-    "fallback.json tiers.json callosum.toml tokens.json machine.token remote.json late.jsonl heard.json checkup.json "
-    "server.log server.pid servers/1.json late.lock late-1.jsonl callosum-hook link.log "
-    "callosum-hook-native callosum-hook-native.conf "
-    "journal/0.jsonl.gz journal/.lock brain/search.db corpus/2026-01-01.jsonl days/2026-01-01.md"
-).split()
-"""Names of files that a state folder may hold: a command that picks files by name is tried on each."""
 MAX_PARTS: Final = 64
 """Number of folders of a path that are compared."""
 MAX_PATTERN: Final = 256
@@ -150,7 +144,7 @@ class Protected:
         found: list[ProtectedEntry] = []
         for root in self.roots:
             parts = root.parts
-            inside = [(*parts, *one.split("/")) for one in KEPT] if root.what == STATE else []
+            inside = [(*parts, *one.split("/")) for one in lists.STATE_FILES] if root.what == STATE else []
             folders = {parts[:size] for size in range(1, len(parts) + bool(inside))}
             folders |= {one[:-1] for one in inside}
             found += [
@@ -248,7 +242,6 @@ def _settings(parts: tuple[str, ...], *, whole: bool) -> str:
     return ""
 
 
-_TESTS: Final = frozenset(("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename"))
 _OR: Final = frozenset(("-o", "-or"))
 
 
@@ -264,7 +257,7 @@ def admits(argv: list[str], found: ProtectedEntry) -> bool:
         if word in ("!", "-not"):
             negated = True
             continue
-        if word in _TESTS:
+        if word in lex.FIND_NAME_TESTS:
             text, pattern = (name, value) if "name" in word and "whole" not in word else (found.path, value)
             if word[1] == "i":
                 text, pattern = text.lower(), pattern.lower()

@@ -27,6 +27,7 @@ from callosum.rules.content import Hasher, brief
 from callosum.rules.guard import Guard
 from callosum.rules.judge import Judgement, holds, judge, look
 from callosum.rules.keys import APPEND
+from callosum.rules.lexicon import lists
 from callosum.rules.match import NOTHING, Index
 from callosum.rules.opposites import about_itself
 from callosum.rules.parse import KeyTemplate, Rule, default_rules, parse_file
@@ -48,13 +49,6 @@ _CONTENTS: Final = frozenset((*WHOLE, "edits", "cells", "rows", "old_string", "n
 """Params that hold what a file or a table will hold."""
 _UNREAD: Final = "its params hold too many values to be looked into as a whole"
 
-SHELLS: Final = frozenset(
-    "exec bash Bash shell run_shell_command local_shell execute_command run_command run_terminal_cmd terminal "
-    "run_in_terminal PowerShell".split()
-)
-"""The tools that the shipped rules for command lines name."""
-_MOVES: Final = frozenset(lex.DESTROYS | lex.REMOVES | set("move rename mv trash relocate link symlink".split()))
-"""Verbs of tools that take away what they name, with all that lies below it."""
 _GUARD_KEYS: Final = (Key("callosum:guard"),)
 _GUARD: Final = "self-guard"
 _DEEPEST: Final = 4
@@ -65,8 +59,6 @@ _READ: Final = 4096
 """Characters of a param's text that are searched for secrets which its keys may hold."""
 _TEXTS: Final = {str}
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
-_REPEATING: Final = ("email:", "thread:", "channel:", "payment:", "session:")
-_TALKS: Final = ("channel:", "thread:", "email:", "session:", "issue:", "message:", "pr:", "comment:")
 
 
 class _Compiled:
@@ -113,14 +105,16 @@ class RuleSet:
         # A rule that names no tool decides for calls that nothing else knows; see ``_beyond``.
         # The shipped rules for shells only name what a line speaks of: the line itself is read. So is it for
         # a user's copy of such a rule, which is there for its cells.
-        lines = {(rule.pattern, rule.keys) for rule in rules[user:] if not SHELLS.isdisjoint(rule.tools)}
+        lines = {(rule.pattern, rule.keys) for rule in rules[user:] if not lex.RULED_SHELL_TOOLS.isdisjoint(rule.tools)}
         self._shell = shell_policy
         self._fold = fold_plus_tags
         self._compiled = [
             _Compiled(
                 rule,
                 floor=rule.names_no_tool and rule.judge and not strict,
-                commands=SHELLS.issuperset(rule.tools) and (rule.pattern, rule.keys) in lines and not rule.params,
+                commands=lex.RULED_SHELL_TOOLS.issuperset(rule.tools)
+                and (rule.pattern, rule.keys) in lines
+                and not rule.params,
             )
             for rule in rules
         ]
@@ -291,16 +285,16 @@ class RuleSet:
         """``alone``: without the calls of other tools in it, which are ``depth`` deep."""
         shape = shapes.of(params)
         if shape.lines and not alone:
-            shells = call.tool in SHELLS or shell.runs_commands(call.tool)
-            lines = shape.lines if shells else tuple([name for name in shape.lines if name in command.PARAMS])
+            shells = call.tool in lex.RULED_SHELL_TOOLS or shell.runs_commands(call.tool)
+            lines = shape.lines if shells else tuple([name for name in shape.lines if name in lists.COMMAND_PARAMS])
             if read := command.readings(params, lines):
                 return self._calling(call, params, [(call.tool, one) for one in read], depth, readings=True)
         if shape.calling and not alone and (made := acts.calls(call.tool, params)):
             return self._calling(call, params, made, depth)
         hints = _NO_HINTS
         if shape.agent:  # nothing is judged by them: what an agent says beside the call must hide nothing in it
-            hints = {name: params[name] for name in shapes.AGENT if name in params}
-            params = {name: value for name, value in params.items() if name not in shapes.AGENT}
+            hints = {name: params[name] for name in lex.AGENT_PARAMS if name in params}
+            params = {name: value for name, value in params.items() if name not in lex.AGENT_PARAMS}
             shape = shapes.of(params)
         line = None
         if shape.guarded:
@@ -384,11 +378,11 @@ class RuleSet:
             if not kind:
                 return reason, None
             seen = look(call.tool, params, shape)
-            if seen.effect != "read" and (kind == "write" or seen.verb in _MOVES):
+            if seen.effect != "read" and (kind == "write" or seen.verb in lex.TAKES_AWAY_TREE):
                 return reason, None
         judged = None
         if shape.commands:
-            shells = call.tool in SHELLS or shell.runs_commands(call.tool)
+            shells = call.tool in lex.RULED_SHELL_TOOLS or shell.runs_commands(call.tool)
             others = [] if shells and len(shape.commands) == 1 else self._lines(params, shape)
             line = None
             if shells or others:
@@ -478,7 +472,8 @@ class RuleSet:
                 stance = about_itself(seen.stance, merged)
             if repeats is None:
                 repeats = tier >= 2 and (
-                    seen.repeats or (not seen.settles and any(one.name.startswith(_REPEATING) for one in merged))
+                    seen.repeats
+                    or (not seen.settles and any(one.name.startswith(lists.REPEATING_KEY_KINDS) for one in merged))
                 )
                 repeats = repeats and not _harmless_twice(call, tier, merged)
             whole = holds(seen, params)
@@ -641,7 +636,7 @@ def _are_harmless(params: Mapping[str, Any], names: list[str], *, composed: bool
 
 def _talk(found: tuple[Key, ...]) -> bool:
     """Tells whether a call says something where people talk, so that a phrase may be said twice."""
-    return not found or found[0].mode is APPEND or found[0].name.startswith(_TALKS)
+    return not found or found[0].mode is APPEND or found[0].name.startswith(lists.TALK_KEY_KINDS)
 
 
 def _harmless_twice(call: Call, tier: int, found: tuple[Key, ...]) -> bool:
@@ -649,7 +644,7 @@ def _harmless_twice(call: Call, tier: int, found: tuple[Key, ...]) -> bool:
     notes = call.annotations
     if not notes or notes.get("idempotentHint") is not True:
         return False
-    return tier < Tier.HIGH and not any(key.name.startswith(_TALKS) for key in found)
+    return tier < Tier.HIGH and not any(key.name.startswith(lists.TALK_KEY_KINDS) for key in found)
 
 
 def _raised(hints: Mapping[str, Any], tier: int, effect: str, why: tuple[str, ...]) -> tuple[int, str, tuple[str, ...]]:

@@ -15,6 +15,7 @@ from callosum.rules import acts, command, described, money, normal, opaque, oppo
 from callosum.rules import lexicon as lex
 from callosum.rules.arguments import Role, roles
 from callosum.rules.guard import commands, guarded, programs
+from callosum.rules.lexicon import lists
 
 MOST: Final = 2048
 """How many sets of names are kept."""
@@ -22,13 +23,9 @@ _FEW: Final = 64
 _LONGEST: Final = 1024
 """How many characters the names of a set have at most that is kept."""
 _TELLING: Final = opposites.ANSWERING | acts.NAMING | {"name"}
-_SPOKEN: Final = frozenset(lex.SQL_PARAMS) | opaque.DOCUMENTED | opaque.PIPELINED
-_COMMANDS: Final = frozenset(command.PARAMS)
-_MORE: Final = frozenset(("args", "env", "environment"))
-"""What is added to a command, or changes what it runs."""
-AGENT: Final = frozenset(("_tier", "_contextKey", "_commitment", "_irreversible"))
-"""What an agent may say beside a call's params: it raises the tier, names what is affected or declares a commitment."""
-_TITLED: Final = frozenset(lex.TITLES)
+_SPOKEN: Final = frozenset(lists.SQL_PARAMS) | opaque.DOCUMENTED | opaque.PIPELINED
+_COMMANDS: Final = frozenset(lists.COMMAND_PARAMS)
+_TITLED: Final = frozenset(lists.TITLES)
 
 
 class Shape:
@@ -57,16 +54,18 @@ class Shape:
         self.commands: tuple[str, ...] = commands(self.guarded)
         self.programs: tuple[str, ...] = programs(self.guarded)
         given = set(names)
-        lines, folders = command.lines(names), given.intersection(command.FOLDERS)
+        lines, folders = command.lines(names), given.intersection(lists.COMMAND_FOLDER_PARAMS)
         self.lines = lines if lines and (len(lines) > 1 or len(folders) > 1 or lines[0] not in _COMMANDS) else ()
         aims = {name for name, role, entity in self.roles if role or entity}
-        self.aims = frozenset(aims.union(lines, folders, given.intersection(_MORE), [name for name, _ in self.guarded]))
-        self.wrapped = not opaque.WRAPPERS.isdisjoint(given)
+        self.aims = frozenset(
+            aims.union(lines, folders, given.intersection(lex.COMMAND_EXTRA_PARAMS), [name for name, _ in self.guarded])
+        )
+        self.wrapped = not lex.WRAPPER_PARAMS.isdisjoint(given)
         self.calling = acts.may_call(given)
         self.telling = not _TELLING.isdisjoint(given)
         self.spoken = not _SPOKEN.isdisjoint(given)
         self.composed = self.spoken or self.wrapped or not _COMMANDS.isdisjoint(given)
-        self.agent = not AGENT.isdisjoint(given)
+        self.agent = not lex.AGENT_PARAMS.isdisjoint(given)
         self.stored = not tables.STORED.isdisjoint(given)
         self.titled = not _TITLED.isdisjoint(given)
         self.leaving = not described.LEFT.isdisjoint(given)

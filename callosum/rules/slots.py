@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Final
 
 from callosum.rules import keys
+from callosum.rules import lexicon as lex
 from callosum.rules.name import words
 
 _START, _END, _DAY, _LENGTH, _CALENDAR = range(1, 6)
@@ -28,7 +29,6 @@ _WORDS: Final = {
     _CALENDAR: "calendar calendar_id",
 }
 _MEANS: Final = {word: meaning for meaning, said in _WORDS.items() for word in said.split()}
-_ABOUT: Final = frozenset("new proposed event meeting appointment booking reservation".split())
 _QUARTER: Final = timedelta(minutes=15)
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
 MAX_SLOTS: Final = 32
@@ -42,7 +42,7 @@ _LAST: Final = 9999  # the last year there is: nothing can be added to its end
 @lru_cache(maxsize=1024)
 def _meaning(name: str) -> int:
     found = words(name)
-    if len(found) > 1 and found[0] in _ABOUT:
+    if len(found) > 1 and found[0] in lex.APPOINTMENT_WORDS:
         found = found[1:]
     return _MEANS.get("_".join(found), 0)
 

@@ -11,17 +11,16 @@ import re2
 
 from callosum.model import Key
 from callosum.rules import keys
+from callosum.rules import lexicon as lex
 from callosum.rules.keys import APPEND, READ, WRITE
-from callosum.rules.lexicon import SQL_PARAMS
+from callosum.rules.lexicon import lists, tiers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_SQL: Final = 32_768
 """How many characters are read; a longer statement is no mere look."""
-_PARAMS: Final = frozenset(SQL_PARAMS)
-_LOOSE: Final = frozenset(("query", "queries", "statement", "statements"))
-"""Params that may hold a sentence as well."""
+_PARAMS: Final = frozenset(lists.SQL_PARAMS)
 
 _STARTS: Final = re.compile(
     # possessive: what was passed over as space is never looked at again
@@ -68,14 +67,6 @@ _TARGET: Final = re.compile(
     r"(?!select\b|table\b|into\b)([\w.\"`\[\]]{1,256})",
     re.IGNORECASE,
 )
-_TIER: Final = {
-    "insert": 1, "update": 1, "merge": 1, "replace": 1, "create": 2, "copy": 1, "vacuum": 1, "call": 2, "exec": 2,
-    "alter": 3, "delete": 3, "grant": 4, "revoke": 4, "drop": 4, "truncate": 4, "do": 2, "execute": 2, "declare": 2,
-    "rename": 3, "kill": 3, "shutdown": 4, "program": 4, "xp_cmdshell": 4, "sys_exec": 4, "load_extension": 4,
-    "pg_terminate_backend": 3, "pg_cancel_backend": 3, "dblink_exec": 3, "lo_unlink": 3, "pg_write_file": 3,
-    "lo_export": 3, "query_to_xml": 2, "detach": 2,
-}  # fmt: skip
-"""Tiers of the words that change something; those not named are of tier 1."""
 
 
 class Statement(NamedTuple):
@@ -95,7 +86,7 @@ def statement(params: Mapping[str, Any], *, loosely: bool) -> Statement | None:
     if _PARAMS.isdisjoint(params):
         return None
     worst: Statement | None = None
-    for name in SQL_PARAMS:
+    for name in lists.SQL_PARAMS:
         if name not in params:
             continue
         if not loosely and name in ("query", "queries"):
@@ -104,7 +95,7 @@ def statement(params: Mapping[str, Any], *, loosely: bool) -> Statement | None:
         if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
             value = ";\n".join(value)
         if type(value) is str and (match := _STARTS.match(value)):
-            if name in _LOOSE and not _SHAPE.search(value, match.end()):
+            if name in lex.SQL_SENTENCE_PARAMS and not _SHAPE.search(value, match.end()):
                 continue
             seen = _read(value[:MAX_SQL].encode("utf-8", "replace").decode())
             if len(value) > MAX_SQL:
@@ -116,17 +107,12 @@ def statement(params: Mapping[str, Any], *, loosely: bool) -> Statement | None:
 
 def within(found: tuple[Key, ...], params: Mapping[str, Any]) -> tuple[Key, ...]:
     """Return the tables' keys with the database that the params name, if they name one."""
-    for name in _DATABASES:
+    for name in lists.SQL_DATABASE_PARAMS:
         database = keys.text(params.get(name))
         if database:
             where = keys.clean(database).lower().replace("/", "%2F")
             return tuple(Key(keys.fit(f"table:{where}/{key.name[6:]}"), key.mode) for key in found)
     return found
-
-
-_DATABASES: Final = (
-    "database", "db", "db_name", "dbname", "dbName", "database_name", "databaseName", "database_id", "databaseId",
-)  # fmt: skip
 
 
 @lru_cache(maxsize=256)
@@ -143,8 +129,8 @@ def _read(text: str) -> Statement:
         verbs = []
     elif not verbs and _SELECT_INTO.search(bare):
         verbs.append("create")
-    worst = max(verbs, key=lambda one: _TIER.get(one, 1), default="select")
-    tier = _TIER.get(worst, 1) if verbs else 0
+    worst = max(verbs, key=lambda one: tiers.SQL_TIERS.get(one, 1), default="select")
+    tier = tiers.SQL_TIERS.get(worst, 1) if verbs else 0
     how = ""
     for match in _EVERYTHING.finditer(run) if verbs else ():
         all_of_it = 4 if match.group(1) else 3

@@ -9,6 +9,7 @@ from callosum.model import Key
 from callosum.rules import keys
 from callosum.rules import lexicon as lex
 from callosum.rules.keys import APPEND, READ, WRITE
+from callosum.rules.lexicon import lists
 
 if TYPE_CHECKING:
     from callosum.rules.arguments import Arguments
@@ -20,13 +21,11 @@ STORES: Final = {
 }
 """What rows are in, with the params that name it."""
 STORED: Final = frozenset(one for names in STORES.values() for one in names)
-_ROWS: Final = frozenset(("collection", "table", "database"))
-_BASES: Final = ("database", "database_name", "databaseName", "db", "dataset", "dataset_id", "schema_name")
 
 
 def looked_at(params: Mapping[str, Any], found: Arguments, name: Name) -> list[Key]:
     """Return the key of a look at a table or collection, or at those of a database; none for any other look."""
-    if found.ids.keys() - _ROWS:
+    if found.ids.keys() - lex.TABLE_NOUNS:
         return []
     if stored := _stored(params):
         return [Key(stored, READ)]
@@ -36,7 +35,7 @@ def looked_at(params: Mapping[str, Any], found: Arguments, name: Name) -> list[K
 
 def changed(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) -> list[Key]:
     """Return the key of a change of a table or collection, none for any other: what is only added is a row more."""
-    if found.ids.keys() - _ROWS or not (stored := _stored(params)):
+    if found.ids.keys() - lex.TABLE_NOUNS or not (stored := _stored(params)):
         return []
     if verb in lex.ADDS and name.head not in STORES:
         return [Key(keys.fit(f"{stored}|row"), APPEND)]
@@ -54,7 +53,7 @@ def _stored(params: Mapping[str, Any]) -> str:
 
 
 def _database(params: Mapping[str, Any]) -> str:
-    return keys.clean(_first(params, _BASES)).lower().replace("/", "%2F")
+    return keys.clean(_first(params, lists.DATABASE_PARAMS)).lower().replace("/", "%2F")
 
 
 def _first(params: Mapping[str, Any], names: tuple[str, ...]) -> str:

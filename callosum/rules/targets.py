@@ -14,6 +14,7 @@ from callosum.rules import arguments, keys, many, slots, tables
 from callosum.rules import lexicon as lex
 from callosum.rules.arguments import Arguments, short
 from callosum.rules.keys import APPEND, READ, WRITE
+from callosum.rules.lexicon import lists, maps
 from callosum.rules.name import Name
 
 if TYPE_CHECKING:
@@ -22,41 +23,6 @@ if TYPE_CHECKING:
     from callosum.rules.shape import Shape
 
 _UNKNOWN: Final = (1, 0)
-_PAYEES: Final = (
-    "recipient", "payee", "to", "iban", "beneficiary", "destination", "to_account", "invoice", "order", "customer",
-    "account", "subscription", "payment",
-)  # fmt: skip
-_HOLDS: Final = frozenset(
-    "project group site workspace board space team organization directory notebook calendar channel".split()
-)
-"""What holds many things: a change of one of those is none of all."""
-_PLACES: Final = frozenset("drive site workspace space organization".split())
-"""Where things are, whatever is done with them."""
-_BELOW: Final = frozenset("child children sub nested".split())
-_SHARED: Final = frozenset("item product sku variant line row cell".split())
-"""Things that lie in several others under one id."""
-_GIVES: Final = frozenset("set change switch use link unlink transfer convert move".split())
-"""Verbs by which one thing gets another as a value."""
-_MOVES: Final = frozenset("move rename mv".split())
-_COPIES: Final = frozenset("copy cp duplicate".split())
-_NAMED: Final = (
-    frozenset("create make generate upload mkdir touch download extract remove unlink".split())
-    | lex.DESTROYS
-    | _MOVES
-    | _COPIES
-)
-"""After these there is one name more or less in a directory."""
-_PUTS: Final = lex.INTO & {"add", "remove", "assign", "unassign", "attach", "detach", "invite"}
-_BOOKING: Final = frozenset("user customer passenger patient guest member client employee traveler traveller".split())
-"""For whom something is booked."""
-_ACCESS: Final = frozenset("share unshare grant".split())
-_SOURCES: Final = frozenset("source src from source_path src_path old_path from_path".split())
-_SAID: Final = lex.MAILS | lex.TALK
-_SENDING: Final = lex.SENDS | {"create", "schedule"}
-_ENDS: Final = lex.DESTROYS | {"accept", "decline", "rsvp", "cancel"}
-_PAGES: Final = frozenset("webpage page website site url link".split())
-"""What has an address of its own, under which it is changed."""
-_SERVES: Final = frozenset("start run serve launch stop kill restart open expose forward listen bind terminate".split())
 
 
 def derive(
@@ -79,28 +45,17 @@ def derive(
 
 def stands_apart(name: Name) -> bool:
     """Tells whether the keys of a tool may be others than its params say; ``alone`` says which."""
-    return name.verb in _ENTERS or (bool(name.words) and name.words[0] in _STANDS) or name.words[1:2] == ("git",)
+    return (
+        name.verb in lex.LOGS_IN
+        or (bool(name.words) and name.words[0] in lex.STANDS_APART)
+        or name.words[1:2] == ("git",)
+    )
 
 
 def alone(name: Name) -> tuple[Key, ...] | None:
     """Return no keys for a tool that changes only its own session, None for any other."""
-    turns = name.head == "directory" and name.words[0] in _TURNS and len(name.words) <= 4
-    return () if name.verb in _ENTERS or name.words[0] in _GOES or turns else None
-
-
-_TOLD: Final = {
-    "git": "its keys are those of the git command that it stands for",
-    "slot": "its keys are the quarters of an hour that it takes, and what it is about",
-    "email": "its keys are whom it is for",
-    "channel": "its key is where it is said",
-    "thread": "its key is the thread",
-    "payment": "its key is who or what is paid",
-    "file": "its keys are the paths",
-    "url": "its key is the address",
-    "port": "its key is the port",
-    "migration": "its keys are the database that is migrated",
-    "database": "its keys are the database that is migrated",
-}
+    turns = name.head == "directory" and name.words[0] in lex.SWITCHES and len(name.words) <= 4
+    return () if name.verb in lex.LOGS_IN or name.words[0] in lex.CHANGES_FOLDER or turns else None
 
 
 def told(made: tuple[Key, ...]) -> str:
@@ -112,7 +67,7 @@ def told(made: tuple[Key, ...]) -> str:
     entity = first[:at]
     if first[at + 1 : at + 2] == "/" and entity != "file":
         return _WHOLE.get(first[at + 1 :], "its key is all of a kind")
-    said = _TOLD.get(entity)
+    said = maps.KEY_EXPLANATIONS.get(entity)
     if said is not None:
         return said
     if made[0].mode is APPEND:
@@ -160,7 +115,7 @@ def _read(
         is_facet = entity and head and head != entity and head not in lex.ASPECTS and entity != "file-id"
         facet = f"|{head}" if is_facet else ""
         looked_at = [Key(_scoped(thing, one, found, facet), READ) for one in values]
-        made += _placed(looked_at, found) if entity in found.bare or entity in _COUNTED else looked_at
+        made += _placed(looked_at, found) if entity in found.bare or entity in lex.COUNTED_NOUNS else looked_at
         if facet and entity == "project" and not found.repo:  # those in it that it counts for itself
             made += [Key(keys.fit(f"{name.head}:{keys.clean(one).lower()}/"), READ) for one in values]
     if not made and name.head and verb not in lex.SEARCHES:
@@ -172,8 +127,8 @@ def _read(
         made.append(Key(_repo(found), READ))
     if not made:
         made = [Key(one, READ) for url in found.urls for one in keys.spell("url:", url)]
-    if not made and not _INBOXES.isdisjoint(name.words):
-        made = _messages([text for one in _PERSONS for text in short(params.get(one))], READ)
+    if not made and not lex.INBOX_NOUNS.isdisjoint(name.words):
+        made = _messages([text for one in lists.PERSON_PARAMS for text in short(params.get(one))], READ)
     return made or _entry(params, name, READ) or many.looks(found, name, params, cwd)
 
 
@@ -185,16 +140,8 @@ def _about(found: Arguments, nouns: tuple[str, ...]) -> Iterable[tuple[str, list
     return ids.items() or [one for one in found.scopes.items() if one[0] in nouns]
 
 
-_INBOXES: Final = frozenset("inbox mailbox dm dms".split())
-_PERSONS: Final = ("user", "user_id", "username", "recipient", "contact", "contact_id")
-"""Whose messages they are: what is sent to somebody lands there."""
-
-
-_MAILBOXES: Final = lex.MAILS - {"sms", "call"} | {"inbox", "mailbox", "outlook", "imap", "smtp"}
-
-
 def _is_mail(name: Name) -> bool:
-    return not _MAILBOXES.isdisjoint(name.words) or "email" in name.nouns
+    return not lex.MAILBOX_NOUNS.isdisjoint(name.words) or "email" in name.nouns
 
 
 def _threads(
@@ -220,22 +167,12 @@ def _threads(
 def _where(params: Mapping[str, Any], found: Arguments) -> Sequence[str]:
     """Where a message goes: a channel or a room, else whom it is for."""
     ids = found.ids
-    rooms = ids.get("channel") or ids.get("room") or _first_of(params, _ROOMS)
+    rooms = ids.get("channel") or ids.get("room") or _first_of(params, lists.ROOM_PARAMS)
     if rooms:
         return [spelling for one in rooms for spelling in keys.channels(one)]
     return ids.get("recipient") or found.mails or ids.get("phone") or ids.get("user") or ()
 
 
-_ROOMS: Final = (
-    "channel", "channel_name", "channelName", "room", "room_name", "roomName", "chat", "chat_name", "chatName", "group",
-    "group_name", "groupName", "conversation", "stream", "target",
-)  # fmt: skip
-"""Params that say where a message goes, by a name."""
-_PEOPLE: Final = (
-    "user", "username", "user_name", "userName", "contact", "contact_name", "contactName", "person", "person_name",
-    "handle", "screen_name", "phone_number", "phoneNumber", "phone", "number", "name",
-)  # fmt: skip
-"""Params that say who gets a message, by a name."""
 _SCALAR: Final = frozenset((str, int, list))
 
 
@@ -260,7 +197,7 @@ def _write(
     made = (
         (tier == 4 and _paid(params, found, name, verb))
         or (shape.stored and tables.changed(params, found, name, verb))
-        or (verb in _SENDING and _sent(params, found, name, verb))
+        or (verb in lex.SENDS_OR_PLANS and _sent(params, found, name, verb))
         or _changed(call, params, found, name, verb, shape)
     )
     if tier >= 3 and ("amount" in params if verb in lex.ADDS else tier == 4 and not lex.MONEY.isdisjoint(name.nouns)):
@@ -286,29 +223,21 @@ def _replied(params: Mapping[str, Any], found: Arguments) -> Sequence[str]:
 
 def is_reply(name: Name, verb: str) -> bool:
     """Tells whether a call answers something: ``reply_to_mail``, ``send_response``."""
-    return verb in lex.REPLIES or (verb in lex.SPEAKS and not _REPLY.isdisjoint(name.nouns))
-
-
-_REPLY: Final = frozenset(("reply", "response"))
+    return verb in lex.REPLIES or (verb in lex.SPEAKS and not lex.REPLY_NOUNS.isdisjoint(name.nouns))
 
 
 def says_in_thread(made: tuple[Key, ...], name: Name, verb: str) -> bool:
     """Tells whether a call says something in a thread, as a reply does whatever its tool is called."""
-    if verb not in lex.SPEAKS or not _ASIDE.isdisjoint(name.nouns):
+    if verb not in lex.SPEAKS or not lex.ASIDE_NOUNS.isdisjoint(name.nouns):
         return False
-    return any(key.mode is WRITE and key.name.startswith(_THREADED) for key in made)
-
-
-_THREADED: Final = ("thread:", "email:thread:")
-_ASIDE: Final = frozenset("comment draft reaction review note".split())
-"""What is put into a thread without being a reply in it."""
+    return any(key.mode is WRITE and key.name.startswith(lists.THREAD_KEY_KINDS) for key in made)
 
 
 def _in_thread(
     params: Mapping[str, Any], made: list[Key], found: Arguments, name: Name, verb: str, replied: Sequence[str]
 ) -> list[Key]:
     """Return the keys of a call that names a thread: the thread first, unless it is one of mails with an addressee."""
-    says = verb in lex.SENDS or is_reply(name, verb) or (verb in lex.SPEAKS and not _SAID.isdisjoint(name.nouns))
+    says = verb in lex.SENDS or is_reply(name, verb) or (verb in lex.SPEAKS and not lex.SAYS.isdisjoint(name.nouns))
     mode = WRITE if (says and "draft" not in name.nouns) or verb not in lex.ADDS else APPEND
     addressed = [key for key in made if key.name[:6] == "email:"]
     threads = _threads(params, found, mode, mail=bool(addressed) or _is_mail(name), replied=replied)
@@ -347,7 +276,9 @@ def _references(params: Mapping[str, Any]) -> list[Key]:
 def _sent(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) -> list[Key]:
     nouns = name.nouns
     addressed = (
-        verb in lex.ADDRESSED or not _SAID.isdisjoint(nouns) or (verb == "post" and bool(_first_of(params, _ROOMS)))
+        verb in lex.ADDRESSED
+        or not lex.SAYS.isdisjoint(nouns)
+        or (verb == "post" and bool(_first_of(params, lists.ROOM_PARAMS)))
     )
     if not (verb in lex.SENDS and addressed) and not (
         verb in ("create", "schedule") and not lex.MAILS.isdisjoint(nouns)
@@ -364,7 +295,7 @@ def _sent(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) ->
 
 def _changed(call: Call, params: Mapping[str, Any], found: Arguments, name: Name, verb: str, shape: Shape) -> list[Key]:
     made: list[Key] = []
-    if "event" in name.nouns and verb not in _ENDS:
+    if "event" in name.nouns and verb not in lex.ENDS_AN_EVENT:
         made = [Key(one, WRITE) for one in slots.derive(params)]
         if verb not in lex.ADDS and found.ids:
             return _things(found, name, verb) + made  # what is moved comes first
@@ -372,12 +303,12 @@ def _changed(call: Call, params: Mapping[str, Any], found: Arguments, name: Name
         made = made or [Key(keys.fit(f"{one}|event"), APPEND) for one in slots.days(params)]
     elif verb in ("book", "reserve") and (booked := _booked(params, found, name)):
         return booked
-    if found.paths or verb in _MOVES or verb in _COPIES:
+    if found.paths or verb in lex.MOVES_A_FILE or verb in lex.COPIES_A_FILE:
         made += _files(found, name, verb, call.cwd, params)
-    if name.head in _PAGES and not found.ids:
+    if name.head in lex.PAGE_NOUNS and not found.ids:
         made += [Key(one, WRITE) for url in found.urls for one in keys.spell("url:", url)]
     made += _things(found, name, verb)
-    if verb in _SERVES or verb == "migrate" or "migration" in name.nouns:
+    if verb in lex.SERVES_A_PORT or verb == "migrate" or "migration" in name.nouns:
         made += _places(call, params, found, name, verb)
     if not made and found.mails and verb not in lex.DESTROYS:
         return _addressees(found)
@@ -391,35 +322,24 @@ def _places(call: Call, params: Mapping[str, Any], found: Arguments, name: Name,
     made = []
     if (verb == "migrate" or "migration" in name.nouns) and not found.ids:
         made += _migrated(params, verb, call.cwd)
-    if verb in _SERVES and (port := keys.text(params.get("port"))) and port.isdecimal():
+    if verb in lex.SERVES_A_PORT and (port := keys.text(params.get("port"))) and port.isdecimal():
         made.append(Key(keys.fit(f"port:{port}"), WRITE))
     return made
 
 
 def _titled(params: Mapping[str, Any]) -> list[str]:
     """Return what names a thing that has no id: a title, a symbol. The name of a thing that is made is no key."""
-    return next((texts for one in lex.TITLES if (texts := short(params.get(one)))), [])
-
-
-_ENTERS: Final = frozenset("login logout authenticate".split())
-"""What changes only as whom a session itself acts."""
-_GOES: Final = frozenset("cd chdir pushd popd".split())
-_TURNS: Final = frozenset("change set switch".split())
-_STANDS: Final = _GOES | _TURNS | {"git"}
-"""First words of tools that may stand for a command with other keys than their params say."""
+    return next((texts for one in lists.TITLES if (texts := short(params.get(one)))), [])
 
 
 def _migrated(params: Mapping[str, Any], verb: str, cwd: str | None) -> list[Key]:
     """Return a migration changes the database of the folder it is run in; two of them race."""
-    where = next((one for name in _FOLDERS if type(one := params.get(name)) is str and one), cwd)
+    where = next((one for name in lists.PROJECT_PARAMS if type(one := params.get(name)) is str and one), cwd)
     if not where:
         return []
     path = keys.clean(keys.path(keys.clean(where), cwd)).rstrip("/")
     kinds = ("migration",) if verb in ("create", "generate", "make") else ("database", "migration")
     return [Key(keys.fit(f"{kind}:{path}"), WRITE) for kind in kinds]
-
-
-_FOLDERS: Final = ("cwd", "project_cwd", "projectCWD", "projectCwd", "project_path", "projectPath", "project_dir")
 
 
 def _booked(params: Mapping[str, Any], found: Arguments, name: Name) -> list[Key]:
@@ -435,7 +355,9 @@ def _booked(params: Mapping[str, Any], found: Arguments, name: Name) -> list[Key
                 made.append(Key(_scoped(entity, one, found), WRITE))
             made.append(Key(_scoped(entity, one, found, "|booking"), APPEND))
     if made:
-        persons = [(entity, one) for entity, values in found.ids.items() if entity in _BOOKING for one in values]
+        persons = [
+            (entity, one) for entity, values in found.ids.items() if entity in lex.BOOKING_NOUNS for one in values
+        ]
         made += [Key(_scoped(entity, one, found, "|booking"), WRITE) for entity, one in persons]
     return made
 
@@ -451,7 +373,7 @@ def _keys(prefix: str, value: str, mode: Mode) -> list[Key]:
 
 def _payment(params: Mapping[str, Any], found: Arguments) -> list[Key]:
     """Whom a payment goes to, or what is paid: the first that is there."""
-    for name in _PAYEES:
+    for name in lists.PAYEE_NOUNS:
         value = params.get(name)
         texts = short(value) if value is not None and not isinstance(value, (dict, bool)) else found.ids.get(name, [])
         if texts:
@@ -464,13 +386,10 @@ def _talk(params: Mapping[str, Any], found: Arguments, verb: str, nouns: tuple[s
     where = _where(params, found)
     if where and found.threads and (verb in ("reply", "respond") or "reply" in nouns or "message" in nouns):
         return _threads(params, found, WRITE, mail=False)
-    where = where or _first_of(params, _PEOPLE)
-    if where and (not _SAID.isdisjoint(nouns) or verb in _TALKING):
+    where = where or _first_of(params, lists.PEOPLE_PARAMS)
+    if where and (not lex.SAYS.isdisjoint(nouns) or verb in lex.TALKS):
         return _messages(where, APPEND if lex.MAILS.isdisjoint(nouns) else WRITE)
     return []
-
-
-_TALKING: Final = frozenset("dm message text notify tweet post".split())
 
 
 def _messages(where: Sequence[str], mode: Mode) -> list[Key]:
@@ -482,16 +401,16 @@ def _files(found: Arguments, name: Name, verb: str, cwd: str | None, params: Map
     made: list[Key] = []
     tree = verb in lex.DESTROYS and (params.get("recursive") is True or name.head == "directory")
     for entity, path in found.paths:
-        mode = READ if entity in _SOURCES and verb in _COPIES else WRITE
+        mode = READ if entity in lex.SOURCE_PARAMS and verb in lex.COPIES_A_FILE else WRITE
         made += [Key(one, mode) for one in _file(path, found, cwd, tree=tree)]
-    if verb in _MOVES or verb in _COPIES:
+    if verb in lex.MOVES_A_FILE or verb in lex.COPIES_A_FILE:
         for entity in ("source", "src", "destination", "dest", "dst", "from", "to"):
             value = params.get(entity)
             plain = name.words[0] in ("mv", "cp") or name.head == "file"
             if isinstance(value, str) and value.strip() and (plain or "/" in value or "." in value or "\\" in value):
-                mode = READ if entity in _SOURCES and verb in _COPIES else WRITE
+                mode = READ if entity in lex.SOURCE_PARAMS and verb in lex.COPIES_A_FILE else WRITE
                 made += [Key(one, mode) for one in _file(value, found, cwd)]
-    if made and verb in _NAMED and not found.repo:
+    if made and verb in lex.CHANGES_NAMES and not found.repo:
         made += many.renamed(made)
     return made
 
@@ -501,17 +420,13 @@ def _things(found: Arguments, name: Name, verb: str) -> list[Key]:
     made = _targeted(found, name, verb)
     if found.held or not lex.CONTAINERS.isdisjoint(found.ids) or not lex.CONTAINERS.isdisjoint(found.scopes):
         made = _placed(made, found)
-    if verb in lex.DESTROYS or verb in _TAKES_ALONG:
+    if verb in lex.DESTROYS or verb in lex.TAKES_CONTENT_ALONG:
         made += [
             Key(f"{key.name}/", WRITE)
             for key in made
             if key.mode is WRITE and _kind(key.name) in lex.CONTAINERS and "|" not in key.name
         ]
     return made
-
-
-_TAKES_ALONG: Final = frozenset(("remove", "archive"))
-"""Verbs that do to what a container holds what they do to the container, beside those that destroy."""
 
 
 def _kind(name: str) -> str:
@@ -542,7 +457,7 @@ def _placed(made: list[Key], found: Arguments) -> list[Key]:
             placed.append(key)
             continue
         named = kind in found.ids or kind in found.scopes or "" in found.ids
-        own = not found.repo and (kind in _COUNTED or kind in found.bare or not named)
+        own = not found.repo and (kind in lex.COUNTED_NOUNS or kind in found.bare or not named)
         inner = [
             Key(keys.fit(f"{one}:{keys.clean(value).rstrip('/ ')}/{key.name}"), key.mode)
             for one, value in above[:_NESTED]
@@ -552,8 +467,6 @@ def _placed(made: list[Key], found: Arguments) -> list[Key]:
     return placed
 
 
-_COUNTED: Final = frozenset("row column cell object blob".split())
-"""Things whose ids are their own among those of one container."""
 _NESTED: Final = 3
 """So many containers of one thing are among its keys."""
 
@@ -575,17 +488,17 @@ def _targeted(found: Arguments, name: Name, verb: str) -> list[Key]:
     if entity is not None:
         thing = entity or head or "id"
         head = "file-id" if head == "file" and entity else head
-        below = head != thing or not _BELOW.isdisjoint(name.words)
-        facet = f"|{head}" if head and below and (adds or verb in lex.INTO or entity in _HOLDS) else ""
-        if not facet and verb in _ACCESS:
+        below = head != thing or not lex.CHILD_NOUNS.isdisjoint(name.words)
+        facet = f"|{head}" if head and below and (adds or verb in lex.INTO or entity in lex.HOLDER_NOUNS) else ""
+        if not facet and verb in lex.CHANGES_ACCESS:
             facet = "|access"  # who may see it is another matter than what is in it
         mode = APPEND if facet and adds and not _booked_for(entity, head) else WRITE
         kind = many.of(name, thing)
-        if facet and verb in _PUTS and (held := found.ids.get(head)):
+        if facet and verb in lex.PUTS_INTO and (held := found.ids.get(head)):
             named = [_scoped(kind, one, found, facet) for one in found.ids[entity]]
-            return [key for one in named for key in many.parts(one, held[:8], adds=verb not in many.REMOVES)]
+            return [key for one in named for key in many.parts(one, held[:8], adds=verb not in lex.TAKES_OUT)]
         made = [Key(_scoped(kind, one, found, facet), mode) for one in found.ids[entity]]
-        if len(found.ids) > 1 and mode is WRITE and (not facet or verb in _ACCESS):
+        if len(found.ids) > 1 and mode is WRITE and (not facet or verb in lex.CHANGES_ACCESS):
             return _within(found, name, entity, made)
         return made
     scope = next((one for one in (head, *name.nouns) if one in found.scopes), None)
@@ -595,7 +508,7 @@ def _targeted(found: Arguments, name: Name, verb: str) -> list[Key]:
             Key(_scoped(scope, one, found, facet), APPEND if facet and adds else WRITE) for one in found.scopes[scope]
         ]
     if found.ids and not (adds and found.repo):
-        if "recipient" in found.ids and not _SAID.isdisjoint(name.nouns):
+        if "recipient" in found.ids and not lex.SAYS.isdisjoint(name.nouns):
             return _messages(found.ids["recipient"], WRITE)
         return _unspoken(found, head, adds=adds)
     if found.repo:
@@ -609,13 +522,13 @@ def _targeted(found: Arguments, name: Name, verb: str) -> list[Key]:
 
 def _unspoken(found: Arguments, head: str, *, adds: bool) -> list[Key]:
     """Return the keys of ids that the name does not mention; containers only if none of their contents is named."""
-    meant = {one: values for one, values in found.ids.items() if one not in _PLACES} or found.ids
+    meant = {one: values for one, values in found.ids.items() if one not in lex.PLACE_NOUNS} or found.ids
     if not adds and len(meant) > 1:
         inner = [one for one in meant if one not in lex.CONTAINERS and one not in found.bare] or list(meant)[-1:]
         meant = {one: meant[one] for one in inner}
     return [
         Key(
-            _scoped(thing or "id", one, found, f"|{head}" if head and (adds or thing in _HOLDS) else ""),
+            _scoped(thing or "id", one, found, f"|{head}" if head and (adds or thing in lex.HOLDER_NOUNS) else ""),
             APPEND if adds and not _booked_for(thing, head) else WRITE,
         )
         for thing, values in meant.items()
@@ -640,7 +553,7 @@ def _innermost(found: Arguments, name: Name, verb: str, outer: str) -> str:
 
 
 def _puts(verb: str) -> bool:
-    return (verb in lex.ADDS or verb in lex.INTO or verb in _GIVES) and verb not in _ACCESS
+    return (verb in lex.ADDS or verb in lex.INTO or verb in lex.GIVES_A_VALUE) and verb not in lex.CHANGES_ACCESS
 
 
 def _within(found: Arguments, name: Name, entity: str, made: list[Key]) -> list[Key]:
@@ -655,12 +568,12 @@ def _within(found: Arguments, name: Name, entity: str, made: list[Key]) -> list[
         for key in many.parts(_scoped(outer, one, found, f"|{entity}"), held, adds=False)
     ]
     # The same item may be in two orders, the same label on two issues.
-    return within if entity in lex.HARMLESS_TWICE or entity in _SHARED else [*made, *within]
+    return within if entity in lex.HARMLESS_TWICE or entity in lex.SHARED_NOUNS else [*made, *within]
 
 
 def _booked_for(entity: str, head: str) -> bool:
     """Tells whether somebody commits himself: of a second booking for one person its session is told."""
-    return entity in _BOOKING and head in lex.COMMITMENTS
+    return entity in lex.BOOKING_NOUNS and head in lex.COMMITMENTS
 
 
 def _target(found: Arguments, name: Name, verb: str) -> str | None:
@@ -673,7 +586,9 @@ def _target(found: Arguments, name: Name, verb: str) -> str | None:
         return name.place
     ids = found.ids
     for noun in name.nouns:
-        if noun in ids and not (noun == name.head and noun in found.bare and verb in _GIVES and len(ids) > 1):
+        if noun in ids and not (
+            noun == name.head and noun in found.bare and verb in lex.GIVES_A_VALUE and len(ids) > 1
+        ):
             return noun if len(ids) == 1 else _innermost(found, name, verb, noun)
     if "file" in name.nouns and "file-id" in found.ids:
         return "file-id"

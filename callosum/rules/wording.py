@@ -26,6 +26,8 @@ from itertools import compress
 from struct import Struct, unpack
 from typing import TYPE_CHECKING, Any, Final
 
+from callosum.rules import lexicon as lex
+
 if TYPE_CHECKING:
     from callosum.model import Content
 
@@ -49,22 +51,13 @@ _NAME: Final = 1
 _RARE: Final = 2
 _SORT: Final = _NAME | _RARE
 
-_TEXTS: Final = frozenset(
-    "subject title message text body content html htmlBody caption comment reply note memo summary "
-    "description prompt task markdown".split()
-)
-_SENDERS: Final = frozenset(
-    "from sender from_email fromEmail from_address fromAddress send_as sendAs as_user username accountId "
-    "account_id".split()
-)
-"""Params that say in whose name: the same words of two senders are two messages."""
 _COMMANDS: Final = ("command", "cmd", "script")
 _TEXT: Final = 1
 _SENDER: Final = 2
 _COMMAND: Final = 3
 _ROLES: Final = {
-    **dict.fromkeys(_TEXTS, _TEXT),
-    **dict.fromkeys(_SENDERS, _SENDER),
+    **dict.fromkeys(lex.TEXT_PARAMS, _TEXT),
+    **dict.fromkeys(lex.WRITER_PARAMS, _SENDER),
     **dict.fromkeys(_COMMANDS, _COMMAND),
 }
 _PROSE: Final = 5
@@ -263,12 +256,6 @@ def gather(params: Mapping[str, Any]) -> tuple[str, list[str], str]:
     return text[:MAX_TEXT], amounts[:MAX_NUMBERS], text[MAX_TEXT:]
 
 
-_PHRASES: Final = frozenset(("message", "text", "body", "content", "caption", "comment", "reply"))
-_NOT_ALONE: Final = frozenset(
-    "subject title media attachments attachment file files path image buttons blocks".split(),
-)
-
-
 def brief(params: Mapping[str, Any]) -> bool:
     """Tells whether a message is a short phrase ("ok", "on it"), whose repetition means nothing.
 
@@ -276,11 +263,11 @@ def brief(params: Mapping[str, Any]) -> bool:
     """
     text = ""
     for name, value in params.items():
-        if name in _PHRASES and type(value) is str:
+        if name in lex.PHRASE_PARAMS and type(value) is str:
             if text or len(value) > 64:
                 return False
             text = value.strip()
-        elif name in _NOT_ALONE and value:
+        elif name in lex.COMPANION_PARAMS and value:
             return False
     return 0 < len(text) <= 32 and len(_WORD.findall(text)) <= 3 and (text.isascii() or len(_WIDE.findall(text)) <= 8)
 

@@ -15,7 +15,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.redact.redactor import SHORT, is_plain, redact_text
-from callosum.rules import command, keys, name
+from callosum.rules import keys, name
+from callosum.rules import lexicon as lex
+from callosum.rules.lexicon import lists
 from callosum.rules.shell.judgement import ShellJudgement
 from callosum.rules.shell.policy import ShellPolicy
 
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from callosum.rules.guard import Guard
 
 DEFAULT_POLICY: Final = ShellPolicy()
-_SHELLS: Final = frozenset("bash sh zsh shell terminal powershell pwsh exec cmd console".split())
-_RUNS: Final = frozenset("run execute exec send start".split())
 
 
 def judge(
@@ -86,8 +86,10 @@ def runs_commands(tool: str) -> bool:
 @lru_cache(maxsize=4096)
 def _runs_commands(tool: str) -> bool:
     said = name.read_name(tool).words
-    shells = ("command" in said and "git" not in said) or tool.partition("__")[2].rpartition("__")[0].lower() in _SHELLS
-    return not _SHELLS.isdisjoint(said) or (shells and not _RUNS.isdisjoint(said))
+    shells = ("command" in said and "git" not in said) or tool.partition("__")[2].rpartition("__")[
+        0
+    ].lower() in lex.SHELL_TOOL_WORDS
+    return not lex.SHELL_TOOL_WORDS.isdisjoint(said) or (shells and not lex.SHELL_RUNS.isdisjoint(said))
 
 
 @lru_cache(maxsize=256)
@@ -139,7 +141,9 @@ def _folders(text: str, cwd: str | None, start: str | None, home: str | None) ->
 
 def _start(params: Mapping[str, Any], cwd: str | None) -> tuple[str | None, str | None]:
     """Return the working folder, and the folder in which the line starts if a param names one."""
-    start = next((one for folder in command.FOLDERS if type(one := params.get(folder)) is str and one.strip()), None)
+    start = next(
+        (one for folder in lists.COMMAND_FOLDER_PARAMS if type(one := params.get(folder)) is str and one.strip()), None
+    )
     if start is not None:
         start = keys.path(keys.clean(start) or ".", cwd).rstrip("/") or "/"
         cwd = cwd or (start if start.count("/") > 1 else None)
@@ -156,7 +160,7 @@ def danger_of_code(text: str, cwd: str | None, guard: Guard, policy: ShellPolicy
 def _line(params: Mapping[str, Any]) -> str:
     """Return the command line; the words of a list are quoted, so that each stays one word."""
     text = ""
-    for param in command.PARAMS:
+    for param in lists.COMMAND_PARAMS:
         value = params.get(param)
         if isinstance(value, str) and value:
             text = value

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
 from callosum.rules import keys, sql
-from callosum.rules.shell import verbs
+from callosum.rules import lexicon as lex
+from callosum.rules.shell import programs
+from callosum.rules.shell.programs import tiers
 
 if TYPE_CHECKING:
     from callosum.rules.shell.run import Run
@@ -42,31 +44,6 @@ _QUERIES: Final = re.compile(
 """Calls that hand a statement to a database."""
 _UNLINKS: Final = re.compile(r"\bunlink\s{1,4}(?:glob\b\s{0,4}\(?\s{0,4})?[\"'<]([^\"'<>\n]{1,1024})[\"'>]")
 """Perl's, without brackets."""
-_TREES: Final = frozenset(
-    "rmtree rm_rf rm_r rimraf rmsync removedirs remove_tree remove_entry_secure emptydir emptydirsync removesync "
-    "remove_dir_all".split()
-)
-_FILES: Final = frozenset(
-    "os.remove os.unlink os.rmdir unlink unlinksync rmdirsync file.delete fs.rm fs.unlink fs.rmdir remove_file "
-    "rmdir".split()
-)
-_RUNS: Final = frozenset(
-    "os.system os.popen system popen execsync exec spawn spawnsync execfile execfilesync shell_exec passthru "
-    "proc_open subprocess.run subprocess.call subprocess.check_call subprocess.check_output subprocess.popen "
-    "subprocess.getoutput check_call check_output child_process.exec kernel.system io.popen".split()
-)
-_RUNS_ANYWHERE: Final = frozenset("system popen execsync spawnsync check_output check_call".split())
-"""Those that mean the same whatever they are called on: ``__import__("os").system(...)``."""
-_WRITES: Final = frozenset(
-    "writefile writefilesync write_text write_bytes file_put_contents file.write createwritestream outputfile".split()
-)
-_APPENDS: Final = frozenset(("appendfile", "appendfilesync"))
-_MAILS: Final = frozenset(
-    "sendmail send_message smtp smtp_ssl smtplib.smtp smtplib.smtp_ssl send_email send_mail createtransport".split()
-)
-_HTTP: Final = {"post": 2, "put": 2, "patch": 2, "delete": 4}
-_CLIENTS: Final = frozenset("requests httpx axios client http session got ky superagent api urllib3 net fetch".split())
-_DATABASES: Final = frozenset("db database mongo collection conn connection cursor redis cache_db client".split())
 _OUTSIDE: Final = re.compile(
     r"\b(?:boto3|aws-sdk|client-s3|google[.-]cloud|pymongo|mongodb|mongoclient|mongoose|psycopg2?|sqlalchemy|asyncpg|"
     r"redis|ioredis|prisma|sequelize|kubernetes|client-node|firebase[.-]admin|elasticsearch)\b|@azure/|\bazure\.",
@@ -85,13 +62,6 @@ _DECODES: Final = re.compile(
 )
 """Calls that turn another encoding into text."""
 _CAMEL: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_HARMLESS: Final = frozenset(
-    "print len range str int float list dict set tuple sorted min max sum abs round json.dumps json.loads "
-    "json.load open console.log format join split strip repr type isinstance enumerate zip map filter import "
-    "require puts echo say sys.version.split platform.python_version os.getcwd os.listdir os.path.exists "
-    "os.path.join json.stringify json.parse math.sqrt any all hash id dir vars getattr hasattr version read "
-    "get items keys values replace lower upper".split()
-)
 
 
 def judge(run: Run, text: str, *, database: bool = False) -> None:
@@ -121,7 +91,7 @@ def judge(run: Run, text: str, *, database: bool = False) -> None:
         if called and (known := called.get(low.partition(".")[0])) is not None:
             low = ".".join([known, *low.split(".")[1:]])
         last = low.rsplit(".", 1)[-1]
-        if low not in _HARMLESS and last not in _HARMLESS and last not in verbs.READS:
+        if low not in programs.CODE_HARMLESS and last not in programs.CODE_HARMLESS and last not in lex.COMMAND_READS:
             harmless = False
         _call(run, name, low, text, match.end(), database=database or (outside and name[0] == "."))
     for match in islice(_UNLINKS.finditer(text), 64):
@@ -159,11 +129,16 @@ _CONNECTS: Final = re.compile(r"\b(?:connect|open|Database(?:Sync)?|create_engin
 
 def _call(run: Run, name: str, low: str, text: str, at: int, *, database: bool) -> None:
     last = low.rsplit(".", 1)[-1]
-    if last in _TREES or low == "fileutils.rm":
+    if last in programs.CODE_REMOVES_TREES or low == "fileutils.rm":
         run.removes(_argument(text, at) or "$x", deep=True)
-    elif low in _FILES or (last == "unlink" and "." in low):
+    elif low in programs.CODE_REMOVES_FILES or (last == "unlink" and "." in low):
         run.removes(_argument(text, at) or "$x", deep=False)
-    elif _REPLACES.match(low) or low in _RUNS or last in _RUNS_ANYWHERE or (low == ".exec" and "child_process" in text):
+    elif (
+        _REPLACES.match(low)
+        or low in programs.CODE_RUNS
+        or last in programs.CODE_RUNS_ANYWHERE
+        or (low == ".exec" and "child_process" in text)
+    ):
         inner = _command(low, text, at)
         if inner:
             run.within(inner)
@@ -179,15 +154,15 @@ def _call(run: Run, name: str, low: str, text: str, at: int, *, database: bool) 
             run.makes(target or "$x", "appends to a file", Mode.APPEND)
         elif target and mode is None:
             run.reads(target)
-    elif last in _WRITES:
+    elif last in programs.CODE_WRITES_FILES:
         run.makes((_argument(text, at) if last not in ("write_text", "write_bytes") else "") or "$x", "writes a file")
-    elif last in _APPENDS:
+    elif last in programs.CODE_APPENDS:
         run.makes(_argument(text, at) or "$x", "appends to a file", Mode.APPEND)
-    elif last in _MAILS:
+    elif last in programs.CODE_SENDS_MAIL:
         run.note(3, "sends mail")
         run.repeats = True
-    elif last in _HTTP and "." in low and low.split(".", maxsplit=1)[0] in _CLIENTS:
-        run.note(_HTTP[last], f"HTTP {last.upper()}")
+    elif last in tiers.CODE_HTTP_TIERS and "." in low and low.split(".", maxsplit=1)[0] in programs.CODE_CLIENTS:
+        run.note(tiers.CODE_HTTP_TIERS[last], f"HTTP {last.upper()}")
     else:
         _verb(run, name, low, database=database)
 
@@ -207,7 +182,7 @@ def _verb(run: Run, name: str, low: str, *, database: bool) -> None:
     if not parts:
         return
     receiver = (low.rsplit(".", 1)[0] or ("." if database else "")) if "." in low else ""
-    stored = database or any(one in _DATABASES for one in receiver.split("."))
+    stored = database or any(one in programs.CODE_DATABASES for one in receiver.split("."))
     first = parts[0]
     if (
         stored
@@ -216,7 +191,7 @@ def _verb(run: Run, name: str, low: str, *, database: bool) -> None:
         and len(first) > 6
     ):
         run.note(4, f"{name}() destroys")
-    elif first in verbs.DESTROYS or first in verbs.REMOVES or (first == "clear" and len(parts) > 1):
+    elif first in lex.COMMAND_DESTROYS or first in lex.COMMAND_REMOVES or (first == "clear" and len(parts) > 1):
         if len(parts) > 1 or (stored and receiver):
             run.note(4, f"{name}() destroys")
         elif receiver and first != "drop":

@@ -7,22 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
 from callosum.rules import sql
-from callosum.rules.shell import code, options, wrap
+from callosum.rules.shell import code, options, programs, wrap
 
 if TYPE_CHECKING:
     from callosum.rules.shell.parser import Command
-    from callosum.rules.shell.run import Handler, Run
+    from callosum.rules.shell.run import Run
 
 
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_TAKES: Final = _set(
-    "-c -e -f -h -p_ -U -d -u -P -D -H -n -a -v -o -F -R -q -Q -S -i --command --execute --file --host --port "
-    "--username --user --dbname --database --password --output --eval --query --variable --set --socket "
-    "--init-file"
-)
 _UNBOUND: Final = re.compile(r"\bupdate\s+[\w.\"`]{1,128}\s+set\b(?![^;]*\bwhere\b)", re.IGNORECASE)
 _DATABASE: Final = re.compile(
     r"\b(?:drop|create|alter)\s+(?:database|schema|keyspace)\s+(?:if\s+(?:not\s+)?exists\s+)?[\"`]?([\w-]{1,128})",
@@ -71,20 +62,16 @@ def bare(run: Run, text: str) -> bool:
     return False
 
 
-_FILED: Final = ("sqlite3", "sqlite", "duckdb")
-"""Clients of databases that are a file: their tables are that file's."""
-
-
 def sql_client(run: Run, argv: list[str], command: Command) -> None:
     """``psql -c``, ``mysql -e``, ``sqlite3 file "..."`` and what they are fed."""
     program = argv[0].rsplit("/", 1)[-1]
-    found = options.read(argv[1:], _TAKES)
+    found = options.read(argv[1:], programs.DATABASE_TAKES)
     texts = [
         value
         for name in ("-c", "-e", "--command", "--execute", "-q", "-Q", "--query")
         for value in found.values.get(name, [])
     ]
-    if program in _FILED:
+    if program in programs.DATABASES_IN_FILES:
         texts += found.args[1:]
     elif program in ("bq", "clickhouse-client", "snowsql", "cqlsh"):
         texts += found.args[-1:]
@@ -99,15 +86,20 @@ def sql_client(run: Run, argv: list[str], command: Command) -> None:
         or (command.piped and not plain)
     ):
         run.note(2, "runs SQL that the command does not show")
-    if program in _FILED and found.args[:1] in ([], [":memory:"]) and texts and not _REACHES.search("".join(texts)):
+    if (
+        program in programs.DATABASES_IN_FILES
+        and found.args[:1] in ([], [":memory:"])
+        and texts
+        and not _REACHES.search("".join(texts))
+    ):
         said = [sql.statement({"sql": one}, loosely=True) for one in texts[:32]]
         run.note(int(any(one is not None and one.tier for one in said)), "works on a database that ends with it")
         return
-    here = run.place(found.args[0]).path if program in _FILED and found.args else ""
+    here = run.place(found.args[0]).path if program in programs.DATABASES_IN_FILES and found.args else ""
     for one in texts[:32]:
         if not statement(run, one, here) and not _own(run, one.strip()):
             run.note(1, "speaks to a database")
-    if program in _FILED:
+    if program in programs.DATABASES_IN_FILES:
         for one in found.args[:1]:
             run.file(0, run.place(one), Mode.WRITE if run.writes else Mode.READ)
     if not texts:
@@ -156,12 +148,9 @@ def _own(run: Run, text: str) -> bool:
     return True
 
 
-_WAREHOUSE_READS: Final = _set("ls show head version wait help info")
-
-
 def warehouse(run: Run, argv: list[str], command: Command) -> None:
     """``bq``: a query is judged by its SQL, anything else by its first word."""
-    found = options.read(argv[1:], _set("--project_id --location --dataset_id --format -n --max_rows"))
+    found = options.read(argv[1:], programs.DATABASE_WAREHOUSE_TAKES)
     verb, *rest = found.args or [""]
     if verb == "query":
         text, _, plain = wrap.source(command)
@@ -175,7 +164,7 @@ def warehouse(run: Run, argv: list[str], command: Command) -> None:
             run.keyed(2, "table", found.value("--destination_table").lower())
         if not rest and not (text and plain):
             run.note(2, "runs SQL that the command does not show")
-    elif not verb or verb in _WAREHOUSE_READS or found.has("--help"):
+    elif not verb or verb in programs.WAREHOUSE_READS or found.has("--help"):
         run.note(0, "only looks")
     else:
         tier = 4 if verb in ("rm", "remove", "cancel", "truncate") or found.has("--replace") else 2
@@ -185,16 +174,9 @@ def warehouse(run: Run, argv: list[str], command: Command) -> None:
             run.keyed(tier, "database" if found.has("-d", "--dataset") else "table", one.lower())
 
 
-_STORE_READS: Final = _set(
-    "get mget hget hgetall hmget keys scan ttl pttl type exists llen lrange smembers scard zrange zcard info ping "
-    "dbsize strlen monitor client time lastsave memory slowlog latency object hkeys hvals hlen sismember xrange "
-    "xlen command"
-)
-
-
 def key_value(run: Run, argv: list[str], command: Command) -> None:
     """``redis-cli`` and its like."""
-    found = options.read(argv[1:], _set("-h -p -n -a -u -s --user --pass -r -i"), until=True)
+    found = options.read(argv[1:], programs.DATABASE_KEY_VALUE_TAKES, until=True)
     words = found.args or wrap.source(command)[0].split()[:16]
     verb = words[0].lower() if words else ""
     if verb in ("flushall", "flushdb", "shutdown", "replicaof", "slaveof", "failover", "debug") or (
@@ -207,7 +189,7 @@ def key_value(run: Run, argv: list[str], command: Command) -> None:
         run.note(4 if unnamed else 2, "removes what a store holds" + (", whatever that is" if unnamed else ""))
         for one in words[1:9]:
             run.keyed(2, "entry", one)
-    elif not verb or verb in _STORE_READS or verb == "config":
+    elif not verb or verb in programs.STORE_READS or verb == "config":
         run.note(0, "only looks")
     else:
         run.note(1, "changes what a store holds")
@@ -217,9 +199,7 @@ def key_value(run: Run, argv: list[str], command: Command) -> None:
 
 def document(run: Run, argv: list[str], command: Command) -> None:
     """``mongosh --eval``: program text in which every call counts."""
-    found = options.read(
-        argv[1:], _set("--eval --host --port -u -p --username --password --file -f --authenticationDatabase")
-    )
+    found = options.read(argv[1:], programs.DATABASE_DOCUMENT_TAKES)
     text = found.value("--eval") or wrap.source(command)[0]
     if text:
         code.judge(run, text, database=True)
@@ -231,13 +211,3 @@ def document(run: Run, argv: list[str], command: Command) -> None:
         run.note(
             2 if found.has("-f", "--file") or any(one.endswith(".js") for one in found.args) else 1, "opens a database"
         )
-
-
-HANDLERS: Final[dict[str, Handler]] = {
-    **dict.fromkeys(
-        "psql mysql mariadb sqlite3 sqlite duckdb sqlcmd clickhouse-client cockroach snowsql cqlsh".split(), sql_client
-    ),
-    **dict.fromkeys(("redis-cli", "valkey-cli", "keydb-cli"), key_value),
-    **dict.fromkeys(("mongosh", "mongo"), document),
-    "bq": warehouse,
-}

@@ -8,51 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
 from callosum.rules import command as patches
-from callosum.rules.shell import leaks, options, places, wrap
+from callosum.rules.shell import leaks, options, places, programs, wrap
+from callosum.rules.shell.programs import groups, lists
 
 if TYPE_CHECKING:
     from callosum.rules.shell.parser import Command
-    from callosum.rules.shell.run import Handler, Run
-
-
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-SILENT: Final = _set(
-    "true false : sleep test [ [[ echo printf pwd which type whereis hash man info basename dirname realpath "
-    "readlink date cal whoami id groups hostname uname uptime printenv locale tty ps top htop free df du ls tree "
-    "stat file lsof pgrep lsblk lscpu lsusb lspci vmstat iostat netstat ss arp traceroute ping dig host nslookup "
-    "whois seq expr bc yes clear tput history alias jobs wait shift return exit break continue local declare "
-    "typeset readonly export unset set shopt getopts let trap read for select umask ulimit times caller help "
-    "compgen complete logname users who w last finger getent nproc arch sha256sum sha1sum md5sum cksum b2sum sum "
-    "cmp comm look apropos locate mdfind dmesg lsmod ldd nm objdump size pidof ss column fold fmt pr "
-    "sha512sum sha384sum shasum rev paste join tr mktemp base64 base32 shuf iconv numfmt factor"
-)
-"""Programs that only look or compute, and whose output is not one file's content."""
-VIEWERS: Final = _set(
-    "cat head tail less more bat batcat nl tac od xxd hexdump strings diff sort uniq cut wc jq yq grep egrep "
-    "fgrep zcat zless zgrep rg ag ack awk gawk mawk sed view colordiff csvlook"
-)
-"""Programs that show what is in files."""
-_SCRIPT_FIRST: Final = _set("grep egrep fgrep zgrep rg ag ack awk gawk mawk sed jq yq")
-_SCRIPT_OPTIONS: Final = _set("-e -f --regexp --file --expression")
-_VIEW_TAKES: Final = _set(
-    "-n -c -A -B -C -m -e -f -F -v -k -t -d -s -S -o -g --arg --lines --bytes --regexp --file --include --exclude "
-    "--glob --type -T --key --field-separator --delimiter --max-count --context --expression"
-)
-
-
-_AWKS: Final = _set("awk gawk mawk")
-_TAKES: Final = {
-    **dict.fromkeys(("sort", "cat", "diff", "uniq", "wc"), _set("-k -t -o -S --key --field-separator --output")),
-    "sed": _set("-e -f -l --expression --file"),
-    **dict.fromkeys(_AWKS, _set("-F -v -f")),
-    **dict.fromkeys(
-        ("grep", "egrep", "fgrep", "zgrep"),
-        _set("-e -f -A -B -C -m -d -D --regexp --file --include --exclude --exclude-dir --max-count --context --color"),
-    ),
-}
+    from callosum.rules.shell.run import Run
 
 
 def look(run: Run, argv: list[str], command: Command) -> None:
@@ -61,10 +22,12 @@ def look(run: Run, argv: list[str], command: Command) -> None:
     if len(argv) == 1:
         return
     program = argv[0]
-    found = options.read(argv[1:], _TAKES.get(program, _VIEW_TAKES))
+    found = options.read(argv[1:], groups.FILE_TAKES.get(program, programs.VIEWER_TAKES))
     if program == "sort" and found.value("-o", "--output"):
         run.makes(found.value("-o", "--output"), "writes a file")
-    for one in found.args[1 if program in _SCRIPT_FIRST and not found.has(*_SCRIPT_OPTIONS) else 0 :][:32]:
+    for one in found.args[
+        1 if program in programs.TAKES_SCRIPT_FIRST and not found.has(*programs.SCRIPT_OPTIONS) else 0 :
+    ][:32]:
         run.reads(one)
     for sign, target in command.redirects:
         if sign == "<":
@@ -73,10 +36,10 @@ def look(run: Run, argv: list[str], command: Command) -> None:
 
 def edit(run: Run, argv: list[str], command: Command) -> None:
     """``sed``, ``awk``, ``yq``: they show files, unless they are told to write them in place."""
-    found = options.read(argv[1:], _TAKES.get(argv[0], _VIEW_TAKES))
-    scripted = found.has(*_SCRIPT_OPTIONS)
+    found = options.read(argv[1:], groups.FILE_TAKES.get(argv[0], programs.VIEWER_TAKES))
+    scripted = found.has(*programs.SCRIPT_OPTIONS)
     in_place = any(one[:2] == "-i" or one in ("--in-place", "--inplace") for one in found.flags)
-    if argv[0] in _AWKS:
+    if argv[0] in programs.AWKS:
         in_place = "inplace" in argv
         _awk_runs(run, "".join(found.args[:1]))
     if not in_place:
@@ -108,7 +71,7 @@ def remove(run: Run, argv: list[str], _command: Command) -> None:
     if "--help" in argv or "--version" in argv:
         run.note(0, "only tells of itself")
         return
-    found = options.read(argv[1:], _set("-n -s --iterations --size") if program == "shred" else options.NONE)
+    found = options.read(argv[1:], programs.FILE_REMOVE_TAKES if program == "shred" else options.NONE)
     args = found.args
     if program in ("del", "erase", "rd"):
         args = [one for one in args if not _SWITCH.fullmatch(one)]
@@ -185,11 +148,8 @@ def copy(run: Run, argv: list[str], _command: Command) -> None:
     _into(run, sources, target, many=len(sources) > 1 or found.has("-t", "--target-directory"), what=what, tree=deep)
 
 
-_COPY_TAKES: Final = _set("-t -S -m -o -g --target-directory --suffix --mode --owner --group")
-
-
 def _sources(argv: list[str]) -> tuple[list[str], str, options.Options]:
-    found = options.read(argv[1:], _COPY_TAKES)
+    found = options.read(argv[1:], programs.COPY_TAKES)
     target = found.value("-t", "--target-directory")
     if target:
         return found.args, target, found
@@ -217,7 +177,7 @@ def make(run: Run, argv: list[str], _command: Command) -> None:
     """``touch``, ``mkdir``, ``truncate``, ``tee``, ``split``: files that are made or written."""
     program = argv[0].rsplit("/", 1)[-1]
     if program == "truncate":
-        found = options.read(argv[1:], _set("-s -r --size --reference"))
+        found = options.read(argv[1:], programs.FILE_MAKE_TAKES)
         for one in found.args:
             run.makes(one, "cuts a file")
     elif program == "tee":
@@ -227,7 +187,7 @@ def make(run: Run, argv: list[str], _command: Command) -> None:
             run.makes(one, "writes a file", mode)
         run.note(0, "only looks")
     else:
-        found = options.read(argv[1:], _set("-m -d -t -r --mode --date --reference"))
+        found = options.read(argv[1:], programs.FILE_MAKE_TAKES_2)
         for one in found.args[:64]:
             run.makes(one, "makes files", Mode.WRITE if program == "split" else Mode.APPEND, empty=True)
         if not found.args:
@@ -240,7 +200,7 @@ _ONESELF: Final = re.compile(r"\$\{?(?:USER|LOGNAME|UID)\b|(?:\$\(|`)(?:whoami|i
 
 def change_mode(run: Run, argv: list[str], _command: Command) -> None:
     """``chmod``, ``chown``, ``chgrp``: grave for the machine's own trees and for a whole working folder."""
-    found = options.read(argv[1:], _set("--reference --from"))
+    found = options.read(argv[1:], programs.FILE_CHANGE_MODE_TAKES)
     deep = found.has("-R", "--recursive")
     args, owner = found.args, ""
     if len(args) > 1 and not any(one in args[0] for one in "/*") and args[0] not in (".", ".."):
@@ -269,27 +229,16 @@ def change_mode(run: Run, argv: list[str], _command: Command) -> None:
         run.note(1, "changes who may use files")
 
 
-_TAR_RUNS: Final = (
-    "-I", "-F", "--checkpoint-action", "--to-command", "--use-compress-program", "--info-script", "--new-volume-script",
-    "--rsh-command",
-)  # fmt: skip
-"""Options of tar that name a command."""
-
-
 def archive(run: Run, argv: list[str], _command: Command) -> None:
     """``tar``, ``unzip``, ``zip``, ``gzip``: what is packed is read, what is unpacked is added to a folder."""
     program = argv[0].rsplit("/", 1)[-1]
     words = argv[1:]
     if program == "tar" and words and words[0][:1] != "-":
         words = ["-" + words[0], *words[1:]]
-    takes = (
-        (_set("-f -C -T -X --file --directory --exclude --files-from") | set(_TAR_RUNS))
-        if program == "tar"
-        else _set("-d -x -P")
-    )
+    takes = (programs.FILE_ARCHIVE_TAKES_2 | set(lists.TAR_RUNS)) if program == "tar" else programs.FILE_ARCHIVE_TAKES
     found = options.read(words, takes)
     if program == "tar":
-        for option in _TAR_RUNS:
+        for option in lists.TAR_RUNS:
             for one in found.values.get(option, []):
                 wrap.runs_as_told(run, one.removeprefix("exec="))
         file = found.value("-f", "--file")
@@ -332,12 +281,9 @@ def _zipped(run: Run, program: str, words: list[str], found: options.Options) ->
 def synchronise(run: Run, argv: list[str], _command: Command) -> None:
     """``rsync`` and ``scp``: between folders, or with another machine."""
     program = argv[0].rsplit("/", 1)[-1]
-    takes = _set(
-        "-e -f --exclude --include --rsh --filter --files-from --bwlimit --rsync-path --password-file --port "
-        "--backup-dir"
-    )
+    takes = programs.FILE_SYNCHRONISE_TAKES
     if program == "scp":
-        takes = _set("-P -i -F -c -J -l -o -S -D")
+        takes = programs.FILE_SYNCHRONISE_TAKES_2
     found = options.read(argv[1:], takes)
     wrap.runs_as_told(run, found.value("-e", "--rsh") if program == "rsync" else found.value("-S"))
     args = found.args
@@ -398,7 +344,7 @@ def raw_copy(run: Run, argv: list[str], _command: Command) -> None:
 
 def patch(run: Run, argv: list[str], command: Command) -> None:
     """``patch`` and ``apply_patch``: the files that the patch names, where its text is here."""
-    found = options.read(argv[1:], _set("-p -i -d --input --directory --strip"))
+    found = options.read(argv[1:], programs.FILE_PATCH_TAKES)
     if found.has("--dry-run"):
         run.note(0, "only tells what it would do")
         return
@@ -426,23 +372,3 @@ def change_folder(run: Run, argv: list[str], _command: Command) -> None:
         run.where = run.pushed.pop()
     else:
         run.goes("-" if argv[0] == "popd" else target)
-
-
-HANDLERS: Final[dict[str, Handler]] = {
-    **dict.fromkeys(VIEWERS, look),
-    **dict.fromkeys(("sed", "yq", *_AWKS), edit),
-    **dict.fromkeys(
-        "rm rmdir unlink shred srm wipe rimraf rd del erase remove-item trash trash-put del-cli".split(), remove
-    ),
-    **dict.fromkeys(("mv", "rename", "move", "ren"), move),
-    **dict.fromkeys("cp install ln link copy xcopy".split(), copy),
-    **dict.fromkeys("touch mkdir truncate tee mkfifo md".split(), make),
-    **dict.fromkeys("chmod chown chgrp chcon restorecon setfacl chattr".split(), change_mode),
-    **dict.fromkeys("tar unzip zip gzip gunzip bzip2 bunzip2 xz unxz zstd 7z 7za".split(), archive),
-    **dict.fromkeys(("rsync", "scp"), synchronise),
-    "dd": raw_copy,
-    "patch": patch,
-    "apply_patch": patch,
-    "applypatch": patch,
-    **dict.fromkeys(("cd", "pushd", "popd", "chdir"), change_folder),
-}

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 from callosum.model import Mode, Tier
 from callosum.rules import command as patches
 from callosum.rules import keys
-from callosum.rules.shell import options, places, wrap
+from callosum.rules.shell import options, places, programs, wrap
+from callosum.rules.shell.programs import groups, lists
 from callosum.rules.shell.words import expand
 
 if TYPE_CHECKING:
@@ -26,53 +27,8 @@ if TYPE_CHECKING:
     Part = Callable[[Run, options.Options, list[str], Command], None]
 
 
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_GLOBAL: Final = _set("-C -c --git-dir --work-tree --namespace --exec-path --config-env")
-_READS: Final = _set(
-    "status log diff show blame annotate grep describe rev-parse rev-list ls-files ls-tree ls-remote cat-file "
-    "shortlog whatchanged show-ref show-branch name-rev merge-base cherry count-objects fsck verify-commit "
-    "verify-tag var help version check-ignore check-attr for-each-ref diff-tree diff-index diff-files range-diff "
-    "request-pull bugreport archive get-tar-commit-id show-index"
-)
 _PATHS: Final = " --pathspec-from-file"
 _MERGES: Final = "-X --strategy --strategy-option"
-_TAKES: Final = {
-    "add": _set("--chmod" + _PATHS),
-    "commit": _set(
-        "-m -F -C -c -t --message --file --author --date --template --reuse-message --reedit-message --fixup "
-        "--squash --cleanup --trailer" + _PATHS
-    ),
-    "push": _set("-o --push-option --receive-pack --exec --repo"),
-    "checkout": _set("-b -B --orphan --conflict" + _PATHS),
-    "switch": _set("-c -C --create --force-create --orphan --conflict"),
-    "restore": _set("-s --source --conflict" + _PATHS),
-    "clean": _set("-e --exclude"),
-    "stash": _set("-m --message" + _PATHS),
-    "branch": _set("-u --set-upstream-to --sort --format"),
-    "tag": _set("-m -F -u --message --file --local-user --sort --format --cleanup"),
-    "fetch": _set("-o -j --depth --deepen --upload-pack --server-option --refmap --negotiation-tip --jobs"),
-    "pull": _set("-s --depth " + _MERGES),
-    "merge": _set("-m -F -s --message --file --into-name " + _MERGES),
-    "rebase": _set("-s -x --exec --onto " + _MERGES),
-    "cherry-pick": _set("-m --mainline " + _MERGES),
-    "revert": _set("-m --mainline " + _MERGES),
-    "worktree": _set("-b -B --reason"),
-    "submodule": _set("-b --branch --reference --name --depth"),
-    "clone": _set(
-        "-b -o -c -u -j --branch --origin --config --depth --reference --upload-pack --template --separate-git-dir "
-        "--filter --jobs"
-    ),
-    "init": _set("-b --initial-branch --template --separate-git-dir --object-format"),
-    "config": _set("-f --file --blob --type"),
-    "remote": _set("-t -m"),
-    "update-ref": _set("-m"),
-    "notes": _set("-m -F -C -c --message --file --ref"),
-    "am": _set("-p"),
-}
-"""The options of each command that are followed by a value; the same letter means other things to other commands."""
 
 
 def git(run: Run, argv: list[str], command: Command) -> None:
@@ -81,14 +37,14 @@ def git(run: Run, argv: list[str], command: Command) -> None:
     at = _settle(run, argv, command)
     name = argv[at] if at < len(argv) else ""
     rest = argv[at + 1 :]
-    if name in _RUNNERS:
+    if name in programs.GIT_RUNNERS:
         _handed(run, name, rest)
     if not name or name in ("help", "version") or "--help" in rest:
         run.note(0, "only tells of itself")
-    elif name in _READS:
+    elif name in programs.GIT_READS:
         run.note(0, "only looks")
         if name == "ls-remote":
-            named = options.read(rest, _LS_REMOTE).args
+            named = options.read(rest, programs.GIT_LS_REMOTE_TAKES).args
             _looks_at(run, named[:1] or ["origin"], named[1:])
         elif name in ("status", "log", "diff", "show"):
             run.git(0, "HEAD", Mode.READ)
@@ -99,7 +55,7 @@ def git(run: Run, argv: list[str], command: Command) -> None:
         if handler is None:
             run.note(1, "changes the repository")
         else:
-            handler(run, options.read(rest, _TAKES.get(name, options.NONE)), rest, command)
+            handler(run, options.read(rest, groups.GIT_TAKES.get(name, options.NONE)), rest, command)
     run.where = where
 
 
@@ -122,7 +78,7 @@ def _settle(run: Run, argv: list[str], command: Command) -> int:
             tree = word[12:]
         elif word == "-c":
             _setting(run, *value.partition("=")[::2])
-        at += 2 if word in _GLOBAL else 1
+        at += 2 if word in programs.GIT_GLOBAL else 1
     if tree and not directory and (here := run.repository()):
         run.where = run.where._replace(repository=here)  # it is sought from here, not from the worktree
     if directory:
@@ -151,8 +107,6 @@ _RUN_BY_SETTING: Final = re.compile(
     re.IGNORECASE,
 )
 """Settings of git whose value is a command."""
-_RUNNERS: Final = _set("grep difftool fetch pull push clone ls-remote archive submodule remote")
-_RUNNING: Final = _set("--upload-pack --receive-pack --exec --extcmd --open-files-in-pager")
 
 
 def _setting(run: Run, name: str, value: str) -> None:
@@ -167,7 +121,7 @@ def _handed(run: Run, name: str, words: list[str]) -> None:
     """Judges the programs that options and addresses make a git command run."""
     for at, word in enumerate(words[:64]):
         option, equals, value = word.partition("=")
-        if option in _RUNNING:
+        if option in programs.GIT_RUNNING_OPTIONS:
             wrap.runs_as_told(run, value if equals else "".join(words[at + 1 : at + 2]))
         elif (name == "grep" and word[:2] == "-O") or (name == "difftool" and word[:2] == "-x"):
             wrap.runs_as_told(run, word[2:] or "".join(words[at + 1 : at + 2]))
@@ -245,7 +199,7 @@ def _push(run: Run, found: options.Options, _rest: list[str], _command: Command)
     if found.has("--mirror", "--prune", "--all", "--branches") or not specs:
         if force:
             tier, what = max(policy.force_push, tier), "replaces what others may have pushed"
-        _pushed(run, tier, remote, "", force=force, all_of_it=bool(specs) or found.has(*_ALL))
+        _pushed(run, tier, remote, "", force=force, all_of_it=bool(specs) or found.has(*lists.GIT_PUSH_ALL))
     for spec in specs[:32]:
         source, _, target = spec.lstrip("+").partition(":")
         branch = (target or source).removeprefix("refs/heads/")
@@ -265,9 +219,6 @@ def _push(run: Run, found: options.Options, _rest: list[str], _command: Command)
     run.note(tier, what)
 
 
-_ALL: Final = ("--mirror", "--prune", "--all", "--branches", "--tags", "--follow-tags")
-
-
 def _pushed(run: Run, tier: int, remote: str, branch: str, *, force: bool, all_of_it: bool = True) -> None:
     """Judge a push to a branch of a remote; without a name to all that the remote has, or the branch of this worktree.
 
@@ -282,9 +233,6 @@ def _pushed(run: Run, tier: int, remote: str, branch: str, *, force: bool, all_o
     part = f"{whole}/{branch}"
     adds = not force and (run.has_read(part, common=common) or run.has_read(whole, common=True))
     run.git(tier, part, Mode.APPEND if adds else Mode.WRITE, common=common)
-
-
-_LS_REMOTE: Final = _set("-o --upload-pack --server-option --sort")
 
 
 def _looks_at(run: Run, remotes: list[str], named: list[str]) -> None:

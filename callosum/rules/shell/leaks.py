@@ -11,7 +11,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from callosum.rules.shell import places
+from callosum.rules.shell import places, programs
 from callosum.rules.shell.words import assignment
 
 if TYPE_CHECKING:
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
     from callosum.rules.shell.parser import Command
     from callosum.rules.shell.run import Run
 
-SHELLS: Final = frozenset("sh bash zsh dash ksh ash fish csh tcsh".split())
 SENDS: Final = "sends secrets away"
 MAX_WORD: Final = 4096
 """How far a word is read for what it sends, in characters."""
 _OPEN_TO_ALL: Final = re.compile(r"\.pub$|/known_hosts(?:\.old)?$")
 _SETTINGS: Final = re.compile(r"(?:^|/)\.env(?:\.(?!example$|sample$|template$|dist$|test$)[\w-]+)?$")
 _SYSTEM: Final = re.compile(r"/etc/(?:shadow|gshadow|sudoers)-?$|/etc/ssh/ssh_host_\w+_key$")
-_DUMPS: Final = frozenset(("env", "printenv"))
 _TELLERS: Final = re.compile(
     r"(?:gh|glab) auth token|gcloud (?:\S+ )?auth (?:\S+ )*print-(?:access|identity)-token"
     r"|aws configure export-credentials|aws secretsmanager get-secret-value|vault (?:kv get|read)\b"
@@ -97,7 +95,7 @@ def _shows(run: Run, words: list[str], *, kept: bool = False) -> bool:
     if program in ("sudo", "command") and len(words) > 1:
         words = words[1:]
         program = words[0].rsplit("/", 1)[-1]
-    if not kept and program in _DUMPS and all(one[:1] == "-" for one in words[1:]):
+    if not kept and program in programs.DUMPS_ENVIRONMENT and all(one[:1] == "-" for one in words[1:]):
         return True
     if not kept and _TELLERS.match(" ".join((program, *words[1:]))[:MAX_WORD]):
         return True
@@ -124,7 +122,7 @@ def redirected(run: Run, words: list[str], target: str, command: Command) -> Non
     """Note a redirection to the net: of a shell, or of what holds secrets."""
     if not _NET.match(target):
         return
-    if any(one.rsplit("/", 1)[-1] in SHELLS for one in words[:4]):
+    if any(one.rsplit("/", 1)[-1] in programs.SHELLS for one in words[:4]):
         run.note(4, "gives a shell to another machine")
     elif _shows(run, words) or fed(run, command):
         run.note(4, SENDS)
@@ -137,13 +135,15 @@ def opened(run: Run, program: str, argv: list[str], command: Command) -> None:
         one[:1] == "-"
         and one[1:2] != "-"
         and one[-1:] in ("e", "c")
-        and word.split(" ")[0].rsplit("/", 1)[-1] in SHELLS
+        and word.split(" ")[0].rsplit("/", 1)[-1] in programs.SHELLS
         for one, word in pairwise(words)
     )
     if program == "socat":
         given = any(one.lower().startswith(("exec:", "system:", "shell:")) for one in words)
     at = command.piped
-    if given or (at is not None and any(one.rsplit("/", 1)[-1] in SHELLS for one in at.words[:2]) and not at.stdin):
+    if given or (
+        at is not None and any(one.rsplit("/", 1)[-1] in programs.SHELLS for one in at.words[:2]) and not at.stdin
+    ):
         run.note(4, "gives a shell to another machine")
     elif not any(is_here(one) for one in words[:64]) and fed(run, command):
         run.note(4, SENDS)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
 from callosum.rules import keys
-from callosum.rules.shell import code, data, files, git, leaks, machine, options, powershell, table, verbs, web, wrap
+from callosum.rules.shell import code, data, files, git, leaks, machine, powershell, programs, table, verbs, web, wrap
 from callosum.rules.shell.judgement import ShellJudgement
+from callosum.rules.shell.options import read as read_options
 from callosum.rules.shell.parser import MAX_TEXT, Command, parse
+from callosum.rules.shell.programs import maps
 from callosum.rules.shell.run import Known, Run, shown
 from callosum.rules.shell.selfguard import Watch
 from callosum.rules.shell.words import assignment, expand
@@ -155,7 +159,7 @@ def _command(run: Run, command: Command) -> None:
             if words[:1] in _TOLD:
                 text = " ".join(words[1:]).replace("\\n", "\n") if command.stdin is None else command.stdin
                 run.writes_text(target, text)
-            if not wrap.FETCHERS.isdisjoint(words[:4]):
+            if not programs.FETCHERS.isdisjoint(words[:4]):
                 run.brings(target)
     before = dict(run.variables) if words and "=" in words[0] else run.variables
     at = _assigned(run, words)
@@ -169,7 +173,7 @@ def _command(run: Run, command: Command) -> None:
         return
     if first == "for" and argv[2:3] == ["in"]:
         run.variables[argv[1]] = _loop(argv[3:])
-    elif first in _DECLARING:
+    elif first in programs.DECLARES_VARIABLES:
         _assigned(run, [one for one in argv[1:] if "=" in one])
     _dispatch(run, argv, command)
     if at and "PORT" in run.variables and machine.is_server(first):
@@ -185,9 +189,6 @@ def _each(run: Run, name: str, command: Command) -> None:
         run.variables[name] = (one,)
         _command(run, command)
     run.variables[name] = several
-
-
-_DECLARING: Final = frozenset("export declare local typeset readonly".split())
 
 
 def _assigned(run: Run, words: list[str]) -> int:
@@ -216,19 +217,16 @@ def _redirected(run: Run, target: str, mode: Mode) -> None:
         run.makes(one, "appends to a file" if mode is Mode.APPEND else "writes a file", mode)
 
 
+_JUDGES: Final = SimpleNamespace(
+    data=data, files=files, git=git, machine=machine, powershell=powershell, web=web, wrap=wrap
+)
 HANDLERS: Final[dict[str, Handler]] = {
-    **wrap.HANDLERS, **files.HANDLERS, **web.HANDLERS, **data.HANDLERS, **machine.HANDLERS,
-    **powershell.HANDLERS, "git": git.git,
-}  # fmt: skip
-_CONTAINERS: Final = frozenset("docker podman nerdctl kubectl oc k docker-compose podman-compose".split())
-_SUMS: Final = frozenset("sha256sum sha512sum sha384sum sha1sum b2sum shasum".split())
-_CHECKS: Final = frozenset(("-c", "--check", "-sc", "-cs"))
+    program: attrgetter(name)(_JUDGES) for program, name in programs.HANDLERS.items()
+}
 _GUARDS: Final = re.compile(
     r"/(?:protection|collaborators|keys|hooks|rulesets|secrets|variables|permissions|memberships|teams|invitations)(?:/|$)"
 )
 """What of a hosted repository is about who may do what."""
-_LATER: Final = frozenset("trap alias pgrep pidof lsof ps".split())
-"""Programs that keep a text which the shell runs later, or find processes for it to end."""
 _VERSION: Final = re.compile(r"(?<=[a-z])\d[\d.]*$")
 
 
@@ -245,18 +243,22 @@ def _dispatch(run: Run, argv: list[str], command: Command) -> None:
         if run.variables and (kept := run.variables.get(f"{first}()")) is not None:
             _called(run, kept[0], argv, command)
             return
-        if program in files.SILENT:
+        if program in programs.SILENT:
             run.note(0, "only looks")
-            if program in _LATER:
+            if program in programs.KEEPS_FOR_LATER:
                 _later(run, program, argv)
-            if run.brought and program in _SUMS and not _CHECKS.isdisjoint(argv):
+            if (
+                run.brought
+                and program in programs.COMPUTES_CHECKSUMS
+                and not programs.CHECKSUM_OPTIONS.isdisjoint(argv)
+            ):
                 run.brought.clear()  # the line knows what it has fetched
             return
         inner = wrap.unwrap(program, argv)
         if inner is None:
             _program(run, program.removesuffix(".exe"), argv, command)
             return
-        if program in wrap.SETTING:
+        if program in programs.SETS_VARIABLES:
             for word in argv[1 : len(argv) - len(inner)]:
                 if "=" in word and (given := assignment(word)):
                     wrap.sets(run, *given)
@@ -280,7 +282,9 @@ def _program(run: Run, program: str, argv: list[str], command: Command) -> None:
         run.note(0, "a sum")
     elif _OPEN.search(program):
         _unnamed(run, argv, command)
-    elif not (program in _CONTAINERS and wrap.in_container(run, argv, command)) and not table.apply(run, program, argv):
+    elif not (program in programs.RUNS_CONTAINERS and wrap.in_container(run, argv, command)) and not table.apply(
+        run, program, argv
+    ):
         _other(run, program, argv, command)
     if machine.is_server(program):
         machine.serves(run, program, argv, "")
@@ -295,10 +299,10 @@ def _unnamed(run: Run, argv: list[str], command: Command) -> None:
         run.inner([match.group(1), *argv[1:]], command)
         return
     name = first.strip("${}")
-    if name in _BY_NAME:
-        run.inner([_BY_NAME[name], *argv[1:]], command)
+    if name in maps.PROGRAM_OF_VARIABLE:
+        run.inner([maps.PROGRAM_OF_VARIABLE[name], *argv[1:]], command)
         return
-    if command.inside and name in _GIVEN:
+    if command.inside and name in programs.GIVEN_VARIABLES:
         run.variables[f"{command.inside}()"] = (first,)
         run.note(1, "runs what it is given")
         return
@@ -314,22 +318,13 @@ _OPEN: Final = re.compile(r"[$`*?\[]")
 """What a word has that is no name as it stands: a variable, a substitution, a pattern."""
 _FOUND: Final = re.compile(r"\$\((?:which|whence|command -v|type -[pP]|pyenv which|rbenv which|xcrun -f) ([\w.+-]+)\)")
 """Substitutions that put the path of a program in their place."""
-_BY_NAME: Final = {
-    "SHELL": "sh", "BASH": "bash", "PYTHON": "python", "PYTHON3": "python", "PIP": "pip", "NODE": "node", "NPM": "npm",
-    "npm_execpath": "npm", "npm_node_execpath": "node", "CC": "cc", "CXX": "c++", "MAKE": "make", "GO": "go",
-    "CARGO": "cargo", "JAVA": "java", "EDITOR": "vi", "VISUAL": "vi", "PAGER": "less", "GIT": "git", "DOCKER": "docker",
-    "KUBECTL": "kubectl",
-}  # fmt: skip
-"""Variables that by custom hold the program of that name."""
-_GIVEN: Final = frozenset("@*123456789")
-"""Variables that hold what a function is called with."""
 
 
 def _called(run: Run, kept: str, argv: list[str], command: Command) -> None:
     """Judges a call of an alias, or of a function that runs its arguments, both of the same line."""
     run.variables = {name: value for name, value in run.variables.items() if name != f"{argv[0]}()"}
     name = kept.strip("${}")
-    if name in _GIVEN:
+    if name in programs.GIVEN_VARIABLES:
         run.inner(argv[int(name) if name.isdecimal() else 1 :], command)
     else:
         run.within(" ".join([kept, *argv[1:]]))
@@ -358,7 +353,7 @@ def _other(run: Run, program: str, argv: list[str], command: Command) -> None:
         if changes:
             run.keyed(4, "machine", "network")
     elif argv[0][:2] in ("./", "..") or argv[0][:1] in ("/", "~"):
-        if program in verbs.OUTWARD:
+        if program in programs.OUTWARD:
             verbs.generic(run, program, argv, command)
         else:
             run.note(1, "runs a program of this folder or its own path")
@@ -368,7 +363,7 @@ def _other(run: Run, program: str, argv: list[str], command: Command) -> None:
 
 
 def _api(run: Run, argv: list[str]) -> None:
-    found = options.read(
+    found = read_options(
         argv[2:], frozenset("-X --method -f -F -H -q -t --field --raw-field --header --jq --input".split())
     )
     method = (

@@ -6,15 +6,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
-from callosum.rules.shell import code, options, places, wrap
+from callosum.rules.shell import code, options, places, programs, wrap
+from callosum.rules.shell.programs import lists
 
 if TYPE_CHECKING:
     from callosum.rules.shell.parser import Command
-    from callosum.rules.shell.run import Handler, Run
-
-
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+    from callosum.rules.shell.run import Run
 
 
 _PORT: Final = re.compile(r"(?::|\btcp:|\budp:|-i\s?:?|sport = :)(\d{2,5})\b")
@@ -30,8 +27,12 @@ def kill(run: Run, argv: list[str], _command: Command) -> None:
     ports = _PORT.findall(text) if "$(" in text else []
     if any(one in ("-1", "0") for one in argv[2:]):
         run.note(4, "ends every process")
-    found = options.read(argv[1:], _set("-s -n --signal"))
-    if "1" in found.args and _TOLD.isdisjoint(found.flags) and found.value("-s", "-n", "--signal") not in _TOLD:
+    found = options.read(argv[1:], programs.MACHINE_KILL_TAKES)
+    if (
+        "1" in found.args
+        and programs.NOTIFYING_SIGNALS.isdisjoint(found.flags)
+        and found.value("-s", "-n", "--signal") not in programs.NOTIFYING_SIGNALS
+    ):
         run.note(4, "ends the process that all others come from")
     run.note(2 if ports or "$(" in text else 1, "ends a process")
     for one in ports[:8]:
@@ -39,36 +40,23 @@ def kill(run: Run, argv: list[str], _command: Command) -> None:
     _named(run, " ".join(re.findall(r"(?:pgrep|pidof)\s+(?:-\w+\s+)*([^)|]{1,128})", text)))
 
 
-_TOLD: Final = _set(
-    "0 1 HUP SIGHUP USR1 SIGUSR1 USR2 SIGUSR2 CONT SIGCONT "
-    "-0 -1 -HUP -SIGHUP -USR1 -SIGUSR1 -USR2 -SIGUSR2 -CONT -SIGCONT"
-)
-"""Signals that tell a service something (to read its settings again) and do not end it."""
-
-
 def kill_by_name(run: Run, argv: list[str], _command: Command) -> None:
     """``pkill``, ``killall``: whoever runs something of that name is hit."""
-    found = options.read(argv[1:], _KILL_TAKES)
+    found = options.read(argv[1:], programs.KILL_TAKES)
     if "-0" in argv[1:] or found.value("-s", "--signal") == "0":
         run.note(0, "only looks")
         return
     run.note(2, "ends processes by name, whoever started them")
-    if found.value(*_OF_USER) in ("root", "0"):
+    if found.value(*lists.KILL_USER_OPTIONS) in ("root", "0"):
         run.note(4, "ends processes of the machine's own")
-    elif not found.args and found.has(*_OF_USER):
+    elif not found.args and found.has(*lists.KILL_USER_OPTIONS):
         run.note(4, "ends all that a user runs")
-    elif any(one.rsplit("/", 1)[-1].strip("^$").lower() in _BEARS or not one.strip("^$.*") for one in found.args):
+    elif any(
+        one.rsplit("/", 1)[-1].strip("^$").lower() in programs.CARRIES_THE_MACHINE or not one.strip("^$.*")
+        for one in found.args
+    ):
         run.note(4, "ends what all others run on")
     _named(run, " ".join(found.args))
-
-
-_OF_USER: Final = ("-u", "-U", "--user", "--euid", "--uid")
-_KILL_TAKES: Final = _set("-s -g -P -t --signal -G") | set(_OF_USER)
-_BEARS: Final = _set(
-    "init systemd systemd-logind launchd sshd dockerd containerd kubelet dbus-daemon xorg gnome-shell loginwindow "
-    "windowserver networkmanager explorer.exe winlogon.exe"
-)
-"""Processes without which the machine, or what runs on it, is not there any more."""
 
 
 def _named(run: Run, text: str) -> None:
@@ -79,7 +67,7 @@ def _named(run: Run, text: str) -> None:
 def free_port(run: Run, argv: list[str], _command: Command) -> None:
     """``fuser -k 3000/tcp``, ``kill-port 3000``."""
     program = argv[0].rsplit("/", 1)[-1]
-    found = options.read(argv[1:], _set("-n -s --signal --namespace"))
+    found = options.read(argv[1:], programs.MACHINE_FREE_PORT_TAKES)
     if program == "fuser" and not found.has("-k", "--kill"):
         run.note(0, "only looks")
         return
@@ -92,21 +80,12 @@ def free_port(run: Run, argv: list[str], _command: Command) -> None:
             run.file(2, run.place(one), Mode.WRITE)
 
 
-_SERVES: Final = _set("serve server dev start runserver watch preview")
-_SERVERS: Final = _set(
-    "uvicorn gunicorn hypercorn daphne flask vite next nuxt astro webpack webpack-dev-server http-server "
-    "live-server json-server nodemon ng gatsby remix storybook jupyter streamlit puma unicorn rackup caddy hugo "
-    "mkdocs jekyll php rails tsx ts-node node deno bun npm yarn pnpm python python3 django-admin"
-)
-_PORT_OPTIONS: Final = ("--port", "-p", "--listen", "--http-port", "-P")
-
-
 def serves(run: Run, program: str, argv: list[str], environment: str) -> None:
     """Names the port a server takes, and the process others could end by name."""
     port = environment
     for at, word in enumerate(argv[1:33], 1):
         name, equals, value = word.partition("=")
-        if name in _PORT_OPTIONS:
+        if name in lists.PORT_OPTIONS:
             value = value if equals else (argv[at + 1] if at + 1 < len(argv) else "")
             if value.rpartition(":")[2].isdecimal():
                 port = value.rpartition(":")[2]
@@ -117,7 +96,7 @@ def serves(run: Run, program: str, argv: list[str], environment: str) -> None:
         port = last if last.isdecimal() else port or "8000"
     if (
         port
-        or not _SERVES.isdisjoint(argv[1:4])
+        or not programs.SERVING_WORDS.isdisjoint(argv[1:4])
         or (program in ("uvicorn", "gunicorn", "http-server", "vite", "nodemon") and "build" not in argv[1:3])
     ):
         if port.isdecimal() and 0 < int(port[:6]) < 65_536:
@@ -138,17 +117,9 @@ def stays(run: Run, program: str, argv: list[str]) -> None:
 
 def is_server(program: str) -> bool:
     """Tells whether a program may listen on a port."""
-    return program in _SERVERS
+    return program in programs.SERVERS
 
 
-_CODE_OPTIONS: Final = _set("-c -e -r --eval -p --print --command -E -pe -ne -ie -pie -lne")
-
-
-_LIBRARIES: Final = ("-M", "-m", "-I", "-r")
-"""Options of Perl and Ruby that a library or a folder follows, in the same word or the next."""
-
-
-_BACKQUOTE: Final = _set("perl ruby php")
 _BACKQUOTED: Final = re.compile(r"`([^`\n]{1,1024})`|\b(?:qx|%x)[({\[]([^)}\]\n]{1,1024})[)}\]]")
 """What these languages hand to a shell."""
 
@@ -172,7 +143,7 @@ def interpreter(run: Run, argv: list[str], command: Command) -> None:
         ):
             at += 2
             continue
-        if program in ("perl", "ruby") and word[:2] in _LIBRARIES:
+        if program in ("perl", "ruby") and word[:2] in lists.LIBRARY_OPTIONS:
             at += 2 if len(word) == 2 else 1
             continue
         if word[:1] == "-" and word != "-":
@@ -182,7 +153,7 @@ def interpreter(run: Run, argv: list[str], command: Command) -> None:
                 return
             at += 1
             continue
-        if word == "-" or word in wrap.STDIN:
+        if word == "-" or word in programs.STDIN_NAMES:
             break
         if word == "eval" and program in ("deno", "bun") and at + 1 < len(argv):
             code.judge(run, argv[at + 1])
@@ -198,10 +169,10 @@ def _code_behind(run: Run, program: str, argv: list[str], at: int) -> str | None
     if word.startswith(("--eval=", "--print=")):
         return word.partition("=")[2]
     inline = program in ("perl", "ruby") and "e" in word[1:] and word[:2] != "--"
-    coded = (word in _CODE_OPTIONS and program != "php") or inline or word in ("-r", "--eval")
+    coded = (word in programs.CODE_OPTIONS and program != "php") or inline or word in ("-r", "--eval")
     if not coded or at + 1 >= len(argv):
         return None
-    short = [one for one in argv[1 : at + 1] if one[:2] not in ("--", *_LIBRARIES)]
+    short = [one for one in argv[1 : at + 1] if one[:2] not in ("--", *lists.LIBRARY_OPTIONS)]
     if program in ("perl", "ruby") and any("i" in one for one in short):
         for one in argv[at + 2 :]:
             run.makes(one, "edits a file in place")
@@ -214,7 +185,7 @@ def _code(run: Run, program: str, text: str) -> None:
     elif wrap.fetched(text):
         run.note(4, "runs what it fetches from the net, unseen")
     code.judge(run, text)
-    if program in _BACKQUOTE:
+    if program in programs.BACKQUOTE_RUNS:
         for match in _BACKQUOTED.finditer(text, 0, code.MAX_CODE):
             run.within(match.group(1) or match.group(2))
 
@@ -244,13 +215,9 @@ def _module(run: Run, words: list[str], command: Command) -> None:
         )
 
 
-_DJANGO: Final = _set("manage.py django-admin django-admin.py")
-_SCRIPTS: Final = _set("artisan console rails rake bin/rails bin/console wp")
-
-
 def _script(run: Run, program: str, words: list[str], command: Command) -> None:
     name = words[0].rsplit("/", 1)[-1]
-    if name in _DJANGO or name in _SCRIPTS or program == "java" or name.endswith(".jar"):
+    if name in programs.DJANGO or name in programs.FRAMEWORK_SCRIPTS or program == "java" or name.endswith(".jar"):
         run.inner([name, *words[1:]], command)
     else:
         run.note(1, "runs a script")
@@ -267,7 +234,7 @@ def java(run: Run, argv: list[str], command: Command) -> None:
 
 def jobs(run: Run, argv: list[str], command: Command) -> None:
     """``crontab``: installing a table replaces all jobs of the user."""
-    found = options.read(argv[1:], _set("-u"))
+    found = options.read(argv[1:], programs.MACHINE_JOBS_TAKES)
     user = found.value("-u") or "me"
     if found.has("-l"):
         run.note(0, "only looks")
@@ -283,7 +250,7 @@ def jobs(run: Run, argv: list[str], command: Command) -> None:
 
 def later(run: Run, argv: list[str], command: Command) -> None:
     """``at``, ``batch``: what they are fed will run."""
-    found = options.read(argv[1:], _set("-f -q -t"))
+    found = options.read(argv[1:], programs.MACHINE_LATER_TAKES)
     if found.has("-l", "-c"):
         run.note(0, "only looks")
     elif found.has("-d", "-r"):
@@ -296,16 +263,13 @@ def later(run: Run, argv: list[str], command: Command) -> None:
             wrap.runs_source(run, command, lines=True)
 
 
-_DISK_LOOKS: Final = _set("-l --list list info print --report --version -V --help --json")
-
-
 def disk(run: Run, argv: list[str], _command: Command) -> None:
     """Programs that rewrite disks: grave on a device, whatever their options say.
 
     The letters that make one of them harmless mean something else to the next.
     """
     devices = [one for one in argv[1:] if one[:5] == "/dev/" and run.place(one).kind == places.DEVICE]
-    if not devices and _DISK_LOOKS.issuperset(argv[1:]):
+    if not devices and programs.DISK_LOOKS.issuperset(argv[1:]):
         run.note(0, "only looks")
         return
     run.note(4, "works on a disk itself")
@@ -326,26 +290,3 @@ def mount(run: Run, argv: list[str], _command: Command) -> None:
     for one in argv[1:]:
         if run.place(one).kind == places.DEVICE:
             run.keyed(4, "device", run.place(one).path)
-
-
-HANDLERS: Final[dict[str, Handler]] = {
-    "kill": kill,
-    **dict.fromkeys(("pkill", "killall", "killall5", "taskkill"), kill_by_name),
-    **dict.fromkeys(("fuser", "kill-port", "fkill", "npx-kill-port"), free_port),
-    **dict.fromkeys(
-        "python python2 python3 pypy pypy3 py node nodejs perl ruby php deno bun lua osascript rscript".split(),
-        interpreter,
-    ),
-    "java": java,
-    "crontab": jobs,
-    **dict.fromkeys(("at", "batch"), later),
-    **dict.fromkeys(
-        "fdisk gdisk sgdisk sfdisk cfdisk parted partprobe mkfs mkswap wipefs blkdiscard blockdev cryptsetup "
-        "pvcreate pvremove vgremove vgcreate lvremove lvcreate lvreduce lvresize mdadm dmsetup hdparm nvme dump "
-        "restore fsck e2fsck resize2fs tune2fs debugfs diskutil format badblocks mke2fs newfs zerofree losetup "
-        "ddrescue dcfldd e2label xfs_admin xfs_growfs xfs_repair ntfsfix mkdosfs mkntfs pvresize pvmove vgextend "
-        "vgrename vgreduce lvextend lvrename growpart kpartx addpart delpart cgdisk partclone sg_format fstrim".split(),
-        disk,
-    ),
-    **dict.fromkeys(("mount", "umount"), mount),
-}

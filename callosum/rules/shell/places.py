@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from callosum.rules import keys
-from callosum.rules.shell.words import TEMPORARY
+from callosum.rules.shell import programs
 
 if TYPE_CHECKING:
     from callosum.rules.shell.policy import ShellPolicy
@@ -76,7 +76,7 @@ def place(word: str, here: str | None, root: str | None, policy: ShellPolicy, *,
     if match:
         if word[0] == "$":
             name = word[2:] if word[:2] == "${" else word[1:]
-            if re.split(r"\W", name, maxsplit=1)[0] in TEMPORARY:
+            if re.split(r"\W", name, maxsplit=1)[0] in programs.TEMPORARY_VARIABLES:
                 return Place(SHORT_LIVED, "", True, True, word)
         cut = word.rfind("/", 0, match.start() + 1) + 1
         rest = word[cut:]

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from callosum.model import Mode
 from callosum.rules import keys
-from callosum.rules.shell import verbs, wrap
+from callosum.rules import lexicon as lex
+from callosum.rules.shell import programs, verbs, wrap
 from callosum.rules.shell.parser import Command
+from callosum.rules.shell.programs import maps
 
 if TYPE_CHECKING:
-    from callosum.rules.shell.run import Handler, Run
+    from callosum.rules.shell.run import Run
 
 
 def _set(text: str) -> frozenset[str]:
@@ -39,55 +41,7 @@ _TOKEN: Final = re.compile(
     r"|([\s\S])"  # 7 a quote without its end
 )
 _ASSIGNS: Final = re.compile(r"\$[\w:]+[-+*/]?=(.*)", re.DOTALL)
-_KEYWORDS: Final = _set(
-    "if else elseif foreach for while do until try catch finally return throw switch begin process end in"
-)
 _OPERAND: Final = frozenset("$[@-.+!*0123456789,=<>%?'\"")
-_VALUES: Final = _set(
-    "path literalpath destination value filepath name newname id processname itemtype uri method body outfile headers "
-    "contenttype filter include exclude encoding argumentlist verb scope erroraction computername to from subject "
-    "smtpserver cc bcc property credential"
-)
-_LOOKS: Final = _set(
-    "get select where sort measure format out write convertto convertfrom convert test resolve compare join split show "
-    "find search read group foreach wait trace"
-)
-"""Verbs of cmdlets that show or compute something; what else a cmdlet of theirs may do stands in ``_CMDLETS``."""
-_ALIASES: Final[dict[str, str]] = {
-    alias: cmdlet
-    for cmdlet, aliases in {
-        "remove-item": "ri rm rmdir rd del erase",
-        "copy-item": "copy cp cpi",
-        "move-item": "move mv mi",
-        "rename-item": "ren rni",
-        "new-item": "ni md mkdir",
-        "set-content": "sc",
-        "add-content": "ac",
-        "clear-content": "clc",
-        "get-content": "gc cat type",
-        "get-childitem": "gci ls dir",
-        "set-location": "cd sl chdir pushd push-location",
-        "invoke-expression": "iex",
-        "invoke-webrequest": "iwr curl wget",
-        "invoke-restmethod": "irm",
-        "invoke-command": "icm",
-        "start-process": "start saps",
-        "stop-process": "kill spps",
-        "stop-service": "spsv",
-        "write-output": "echo",
-        "foreach-object": "% foreach",
-        "where-object": "? where",
-        "tee-object": "tee",
-        "select-object": "select",
-        "sort-object": "sort",
-        "set-itemproperty": "sp",
-        "remove-itemproperty": "rp",
-    }.items()
-    for alias in aliases.split()
-}
-_DISKS: Final = _set(
-    "format-volume clear-disk initialize-disk remove-partition resize-partition set-disk new-partition"
-)
 _FETCHES: Final = re.compile(
     r"downloadstring|downloadfile|downloaddata|invoke-webrequest|invoke-restmethod|\b(?:iwr|irm)\b", re.IGNORECASE
 )
@@ -168,7 +122,7 @@ def _commands(text: str) -> list[_Part]:
 
 def _command(run: Run, part: _Part, before: list[str]) -> None:
     words, called = _redirected(run, part.words), part.called
-    while words and words[0].lower() in _KEYWORDS:
+    while words and words[0].lower() in programs.POWERSHELL_KEYWORDS:
         words = words[1:]
     if words and words[0][0:1] == "$" and words[1:2] in (["="], ["+="]):
         words = words[2:]
@@ -179,19 +133,26 @@ def _command(run: Run, part: _Part, before: list[str]) -> None:
     if not words or not words[0]:
         return
     if (part.quoted and not called) or (
-        words[0][0] in _OPERAND and words[0].lower() not in _ALIASES and not words[0].startswith(("./", ".\\"))
+        words[0][0] in _OPERAND
+        and words[0].lower() not in maps.POWERSHELL_ALIASES
+        and not words[0].startswith(("./", ".\\"))
     ):
         unread = called and words[0][0] in "$["
         run.note(3 if unread else 0, "runs what the command does not tell" if unread else "an expression")
         return
     first = words[0].lower().removesuffix(".exe")
-    name = _ALIASES.get(first, first)
+    name = maps.POWERSHELL_ALIASES.get(first, first)
     given = _Given(words[1:])
     if "whatif" in given.flags:
         run.note(0, "only tells what it would do")
     elif name in _CMDLETS:
         _CMDLETS[name](run, given, before)
-    elif "-" in name and "/" not in name and "\\" not in name and name.split("-", 1)[0] in _LOOKS | _WRITES:
+    elif (
+        "-" in name
+        and "/" not in name
+        and "\\" not in name
+        and name.split("-", 1)[0] in lex.POWERSHELL_LOOKS | lex.POWERSHELL_WRITES
+    ):
         _by_verb(run, name, given)
     else:
         run.inner([words[0].replace("\\", "/"), *words[1:]], Command())
@@ -238,8 +199,10 @@ class _Given:
                 name, colon, value = word[1:].lower().partition(":")
                 known = (
                     name
-                    if name in _VALUES
-                    else next((one for one in _VALUES if len(name) > 2 and one.startswith(name)), "")
+                    if name in programs.POWERSHELL_PARAMETERS
+                    else next(
+                        (one for one in programs.POWERSHELL_PARAMETERS if len(name) > 2 and one.startswith(name)), ""
+                    )
                 )
                 if known and colon:
                     self.values[known] = value
@@ -266,7 +229,7 @@ class _Given:
 
 def _found(before: list[str]) -> list[str]:
     """Return words for what comes through the pipe: where it was looked for, as far as that is told."""
-    if before and _ALIASES.get(before[0].lower(), before[0].lower()) in ("get-childitem", "get-item"):
+    if before and maps.POWERSHELL_ALIASES.get(before[0].lower(), before[0].lower()) in ("get-childitem", "get-item"):
         given = _Given(before[1:])
         paths = given.paths() or ["."]
         if given.values.get("filter") or given.values.get("include"):
@@ -412,25 +375,17 @@ _CMDLETS: Final = {
         _set("stop-service restart-service set-service suspend-service remove-service new-service"), _services
     ),
     **dict.fromkeys(("stop-computer", "restart-computer"), _ends),
-    **dict.fromkeys(_DISKS, _disk),
+    **dict.fromkeys(programs.POWERSHELL_DISKS, _disk),
     "set-executionpolicy": _policy,
     **dict.fromkeys(("set-itemproperty", "remove-itemproperty", "new-itemproperty"), _properties),
     "send-mailmessage": _mails,
 }
-_WRITES: Final = (
-    verbs.DESTROYS
-    | verbs.REMOVES
-    | verbs.UNDOES
-    | verbs.STOPS
-    | verbs.WRITES
-    | _set("dismount initialize lock unlock protect unprotect")
-)
 
 
 def _by_verb(run: Run, name: str, given: _Given) -> None:
     """Judges a cmdlet by the verb that its name begins with."""
     said = verbs.tokens(name)
-    if said[0] in _LOOKS:
+    if said[0] in lex.POWERSHELL_LOOKS:
         run.note(0, f'"{said[0]}" only looks')
         return
     tier, what = verbs.tier_of("", said[0], set(said), sorted(given.flags), deep=False)
@@ -459,7 +414,7 @@ def pwsh(run: Run, argv: list[str], command: Command) -> None:
             run.note(1, "runs a script")
             run.starts("".join(argv[at + 1 : at + 2]))
             return
-        at += 2 if name in _TAKES else 1
+        at += 2 if name in programs.POWERSHELL_TAKES else 1
     else:
         wrap.runs_source(run, command, lines=False, reads=judge)
         return
@@ -473,12 +428,6 @@ def pwsh(run: Run, argv: list[str], command: Command) -> None:
         run.starts(argv[at])
     else:
         judge(run, text)
-
-
-_TAKES: Final = _set(
-    "executionpolicy ex ep exec windowstyle w workingdirectory wd configurationname config inputformat if outputformat "
-    "of settingsfile settings custompipename psconsolefile"
-)
 
 
 def _decoded(text: str) -> str:
@@ -495,20 +444,6 @@ def cmd(run: Run, argv: list[str], _command: Command) -> None:
         run.note(1, "opens a shell")
         return
     before = run.variables
-    run.variables = {**before, **{f"{name}()": (like,) for name, like in _LIKE.items()}}
+    run.variables = {**before, **{f"{name}()": (like,) for name, like in maps.CMD_ALIASES.items()}}
     run.within(re.sub(r"%(\w{1,64})%", r"${\1}", " ".join(argv[at + 1 :])[:MAX_TEXT]).replace("\\", "/"))
     run.variables = before
-
-
-_LIKE: Final = {
-    "rmdir": "rd",
-    "dir": "ls",
-    "type": "cat",
-    "cls": "clear",
-    "ver": "uname",
-    "start": "nohup",
-    "call": "command",
-}
-"""Commands of ``cmd`` that a shell has under another name."""
-
-HANDLERS: Final[dict[str, Handler]] = {"pwsh": pwsh, "powershell": pwsh, "pwsh-preview": pwsh, "cmd": cmd}

@@ -12,10 +12,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from callosum.programs import HOSTS, WITH_HOOKS
+from callosum.rules import lexicon as lex
 from callosum.rules.guard import TALKS
 from callosum.rules.protected import admits
-from callosum.rules.shell import files, places
+from callosum.rules.shell import places, programs
 from callosum.rules.shell.parser import Command
+from callosum.rules.shell.programs import groups, maps
 
 if TYPE_CHECKING:
     from callosum.rules.guard import Guard
@@ -38,63 +40,14 @@ MAX_SEARCHES: Final = 32
 MAX_FOUND: Final = 24
 """Number of protected files that are handed to the command behind a search."""
 
-_SHOWS: Final = _set("status leases journal brief watch search events explain doctor demo on health help version")
-"""Callosum's commands that decide nothing; every other one is refused."""
-_SHOWS_WITHIN: Final = {
-    "store": _set("check"),
-    "token": _set("list"),
-    "merges": _set("list show"),
-    "rules": _set("show check gaps try suggest approvals"),
-}
-_ASKS_HELP: Final = _set("--help -h --version")
-_VALUE_OPTIONS: Final = _set("--state --db --rules --url --namespace --store --config -n -c")
-_DECIDING: Final = _set(
-    "approve deny release resolve off install uninstall stop stdio token serve hook mcp store merges rules"
-)
-_RUNS_MODULES: Final = _set("py coverage ipython pdb cprofile uv uvx pipx poetry pdm hatch rye conda")
-_MANAGERS: Final = _set("pip pip3 uv pipx conda mamba poetry pdm apt apt-get brew rye npm pnpm yarn")
-_UNINSTALLS: Final = _set("uninstall remove rm purge")
 _HOSTS: Final = frozenset(name for host in HOSTS for name in (host.program, *host.also))
-_DISABLES: Final = _set("disable remove uninstall rm delete unset set")
-_SERVICES: Final = _set("systemctl launchctl service brew supervisorctl pm2 rc-service sv")
-_CONTAINERS: Final = _set("docker podman nerdctl docker-compose podman-compose")
-_MOUNTS: Final = _set("-v --volume --mount")
-_STOPS: Final = _set(
-    "stop disable kill rm remove restart pause mask down bootout unload delete reload terminate reset-failed"
-)
-_KILLS: Final = _set("kill pkill killall killall5 taskkill xkill kill-port fkill npx-kill-port skill")
-_HARMLESS_SIGNALS: Final = _set("-0 -l -L --list --help --version")
 
-_READERS: Final = (
-    files.VIEWERS
-    | files.SILENT
-    | _set("fuser fd fdfind open-uri glow mdcat nvim-view highlight pygmentize batcat eza exa lsd delta difft meld")
-)
-_SPEAKERS: Final = _set("gh glab mail mailx mutt notify-send say wall write aider llm wl-copy pbcopy xclip xsel") | {
-    host.program for host in WITH_HOOKS.values()
-}
+_SPEAKERS: Final = programs.SPEAKERS | {host.program for host in WITH_HOOKS.values()}
 """Programs to which a command line is no more than text for people or models."""
-_PRECISE: Final = (
-    frozenset(files.HANDLERS) - _set("ln link") - files.VIEWERS
-    | _set("git find cd xargs parallel tmux screen ssh autossh su runuser watch eval curl wget crontab script")
-) - _set("curl wget")
-"""Programs whose handlers name each file that they change."""
-_DATABASES: Final = _set("sqlite3 sqlite duckdb litecli sqlite-utils datasette usql")
-_INTERPRETERS: Final = _set("python pypy py node nodejs deno bun perl ruby php lua osascript rscript")
-_SHELLS: Final = _set("sh bash zsh dash ksh ash fish source . ssh make at batch parallel xargs busybox")
-_SCRIPTED: Final = _set("sed gsed awk gawk mawk")
 _MOVED: Final = re.compile(
     r"\b(?:move|renames?|renameSync|replace)\s{0,4}\(\s{0,8}(?:\"([^\"\n]{1,1024})\"|'([^'\n]{1,1024})')"
 )
 _SCRIPT_WRITES: Final = re.compile(r"[>|]\s{0,4}\"|(?:^|[\s;/}\d$])[wW]\s")
-_EDITORS: Final = _set("vim vi nvim ex emacs less")
-_RUNS_WORDS: Final = _set("hyperfine entr watchexec")
-_FOLLOWED: Final = _EDITORS | _RUNS_WORDS | _set("git expect crontab make")
-_GIT_RUNS: Final = {"bisect": "run", "submodule": "foreach"}
-_CURL_DATA: Final = _set(
-    "-d -F -H -A -e --data --data-raw --data-binary --data-urlencode --data-ascii --json --form --form-string --header "
-    "--user-agent --referer"
-)
 
 _NAMES_IT: Final = re.compile(r"(?<![\w.-])callosum(?![\w./-])")
 _PROCESS: Final = re.compile(r"callosum(?![\w-])")
@@ -125,7 +78,6 @@ _WRITES: Final = re.compile(
 _ARGUMENT: Final = re.compile(
     r"((?<!\w)\w{1,32}(?!\w)|\w(?!\w)|)\s{0,4}\(?\s{0,4}(?:\"([^\"\n]{1,1024})\"|'([^'\n]{1,1024})'|`([^`\n]{1,1024})`)"
 )
-_PRINTS: Final = _set("print println printf log write info warn debug error puts echo say dumps stringify")
 _CONNECTS: Final = re.compile(
     r"urlopen|request|httpx|aiohttp|fetch|onnect|socket|axios|curl|http\.|https\.|HTTP|LWP|open|got|file_get_contents"
     r"|exec|spawn|system|popen|subprocess|`"
@@ -232,29 +184,29 @@ class Watch:
         if reason:
             self.danger = reason
             return
-        if program in _SCRIPTED:
+        if program in programs.TAKES_A_SCRIPT:
             self._script(run, words)
-        if program in _READERS or program in _SPEAKERS or program == "git":
+        if program in programs.READERS or program in _SPEAKERS or program == "git":
             return
         said = words
         if program == "curl":
-            said = [one for at, one in enumerate(words) if not (at and words[at - 1] in _CURL_DATA)]
-        elif bare in _INTERPRETERS:
+            said = [one for at, one in enumerate(words) if not (at and words[at - 1] in programs.CURL_TEXT_OPTIONS)]
+        elif bare in programs.INTERPRETERS:
             said = [one for one in words if "(" not in one]  # program text is judged by itself
         spoken = " ".join(said)[:MAX_TEXT]
         if self.guard.talks(spoken):
             self.danger = TALKS
             return
-        if program in _CONTAINERS:  # what runs inside is judged by itself
-            given = [one for at, one in enumerate(words) if at and words[at - 1] in _MOUNTS]
+        if program in programs.MOUNTS_FOLDERS:  # what runs inside is judged by itself
+            given = [one for at, one in enumerate(words) if at and words[at - 1] in programs.MOUNT_OPTIONS]
             given += [one for one in words if one.startswith(("-v", "--volume=", "--mount="))]
             self._words(run, program, bare, [*given, *(words[-1:] if "cp" in words[:2] else [])])
-        elif program not in _PRECISE and bare not in _SHELLS:
+        elif program not in programs.NAMES_EACH_FILE and bare not in programs.RUNS_LINES:
             self._words(run, program, bare, words)
 
     def _follow(self, run: Run, program: str, bare: str, words: list[str], command: Command) -> None:
         """Look at what a command ends, and at the texts that it runs."""
-        if program in _KILLS or bare == "fuser":
+        if program in programs.ENDS_PROCESSES or bare == "fuser":
             self._kill(run, bare, words, command)
         elif program in ("fd", "fdfind"):
             self._find(run, words)
@@ -262,14 +214,14 @@ class Watch:
             for word in words:
                 if word[:1] != "-":
                     self.word(run, word, whole=True)
-        elif program in _FOLLOWED:
+        elif program in programs.GUARD_FOLLOWS:
             self._within(run, program, words, command)
-        elif bare in _SHELLS or bare in _INTERPRETERS:
+        elif bare in programs.RUNS_LINES or bare in programs.INTERPRETERS:
             self.named.update([one.rsplit("/", 1)[-1] for one in words[:64]])
 
     def _words(self, run: Run, program: str, bare: str, words: list[str]) -> None:
         """Look at the words of a program that may change each file it is given."""
-        if bare in _INTERPRETERS and "json.tool" in words[:3] and len(words) < 4:
+        if bare in programs.INTERPRETERS and "json.tool" in words[:3] and len(words) < 4:
             return
         here = run.where.here
         here_far = here is None or self.guard.near.search(here) is None
@@ -277,7 +229,7 @@ class Watch:
             if self.danger:
                 return
             if " " in word or "\n" in word:
-                if program in _DATABASES and _is_here(run):
+                if program in programs.OPENS_DATABASE_FILES and _is_here(run):
                     what = self.guard.protected.mentioned(word[:MAX_TEXT])
                     self.danger = f"it may change {what}" if what else ""
                 if word[:1] not in "/~":
@@ -304,12 +256,12 @@ class Watch:
 
     def _own(self, program: str, bare: str, words: list[str]) -> str:
         """Return why a command decides or switches off through Callosum, ``""`` if it does not."""
-        script = next((word for word in words if word[:1] != "-"), "") if bare in _SHELLS else ""
+        script = next((word for word in words if word[:1] != "-"), "") if bare in programs.RUNS_LINES else ""
         if _is_hook(program) or _is_hook(script):
             return "it speaks to Callosum as a host's hook does"
         if program == "callosum":
             return _decides(words)
-        if bare in _RUNS_MODULES or bare in ("python", "pypy"):
+        if bare in programs.RUNS_MODULES or bare in ("python", "pypy"):
             for at, word in enumerate(words[:64]):
                 name = word.removeprefix("-m") if word[:2] == "-m" else word
                 after_m = (word[:2] == "-m" and len(word) > 2) or (at > 0 and _MODULE.match(words[at - 1]) is not None)
@@ -325,22 +277,22 @@ class Watch:
         if not about and not (program in _HOSTS and any("isableAllHooks" in one for one in words)):
             return ""
         said = set(words)
-        if program in _MANAGERS or bare == "pip":
+        if program in programs.PACKAGE_MANAGERS or bare == "pip":
             named = any(one.startswith("callosum") for one in words)
-            return "it uninstalls Callosum" if named and said & _UNINSTALLS else ""
-        if program in _HOSTS and said & _DISABLES:
+            return "it uninstalls Callosum" if named and said & lex.UNINSTALLS else ""
+        if program in _HOSTS and said & lex.DISABLES:
             return "it takes Callosum out of a host"
-        if program in _SERVICES and said & _STOPS:
+        if program in programs.SERVICE_MANAGERS and said & lex.STOPS_THE_GATE:
             return "it stops Callosum's server"
-        if program in _CONTAINERS:
+        if program in programs.MOUNTS_FOLDERS:
             plain = [one for one in words if one[:1] != "-"][:8]
             verbs = plain[:2] if plain[:1] in (["container"], ["compose"]) else plain[:1]
-            if not _STOPS.isdisjoint(verbs) and any("callosum" in one and "/" not in one for one in plain):
+            if not lex.STOPS_THE_GATE.isdisjoint(verbs) and any("callosum" in one and "/" not in one for one in plain):
                 return "it stops Callosum's server"
         return ""
 
     def _kill(self, run: Run, bare: str, words: list[str], command: Command) -> None:
-        if words[:1] and (words[0] in _HARMLESS_SIGNALS or words[:2] == ["-s", "0"]):
+        if words[:1] and (words[0] in programs.HARMLESS_SIGNALS or words[:2] == ["-s", "0"]):
             return
         if bare == "fuser" and not any(one[:1] == "-" and "k" in one for one in words):
             return
@@ -379,17 +331,17 @@ class Watch:
         if program == "git":
             texts += [one.partition("!")[2] for one in words[:64] if "=!" in one or one[:1] == "!"]
             for at, one in enumerate(words[:16]):
-                if words[at + 1 : at + 2] == [_GIT_RUNS.get(one, "")]:
+                if words[at + 1 : at + 2] == [maps.GIT_RUNS_BEHIND.get(one, "")]:
                     texts.append(" ".join(words[at + 2 :]))
                 elif one in ("-x", "--exec") and "rebase" in words[:at]:
                     texts += words[at + 1 : at + 2]
                 elif one.startswith("--exec=") and "rebase" in words[:at]:
                     texts.append(one[7:])
-        elif program in _EDITORS:
+        elif program in programs.EDITORS:
             texts += [one.lstrip(":+!") for one in words if one.lstrip(":+")[:1] == "!"]
         elif program == "expect":
             texts += [word.replace("spawn ", " ").replace("exec ", " ") for word in words]
-        elif program in _RUNS_WORDS:
+        elif program in programs.RUNS_WORDS:
             texts += [one for one in words if one[:1] != "-"]
         elif program == "crontab":
             text = command.stdin or (" ".join(command.piped.words[1:]) if command.piped is not None else "")
@@ -428,9 +380,9 @@ class Watch:
         if not text or len(self.documents) > MAX_DOCUMENTS or first in _SPEAKERS or first == "git":
             return
         piped = command.end in ("|", "|&")
-        if first in _SHELLS or (first.rstrip("0123456789.") or first) in _INTERPRETERS:
+        if first in programs.RUNS_LINES or (first.rstrip("0123456789.") or first) in programs.INTERPRETERS:
             return  # what it reads is judged where it stands
-        if piped or first not in _READERS or first in ("cat", "tee", "read") or written:
+        if piped or first not in programs.READERS or first in ("cat", "tee", "read") or written:
             if first == "tee":
                 written += [one for one in words[1:] if one[:1] not in "-$"]
             if piped and first in ("echo", "printf") and not written:
@@ -446,13 +398,13 @@ class Watch:
         if not self.documents:
             return
         self.inside = True
-        programs = {one.rsplit("/", 1)[-1] for one in self.programs}
-        unknown = any("$" in one or " " in one for one in programs)
-        shells = unknown or not programs.isdisjoint(_SHELLS)
-        code = any((one.rstrip("0123456789.") or one) in _INTERPRETERS for one in programs)
+        commands = {one.rsplit("/", 1)[-1] for one in self.programs}
+        unknown = any("$" in one or " " in one for one in commands)
+        shells = unknown or not commands.isdisjoint(programs.RUNS_LINES)
+        code = any((one.rstrip("0123456789.") or one) in programs.INTERPRETERS for one in commands)
         left = MAX_TEXT
         for text, written in self.documents[:MAX_DOCUMENTS]:
-            runs = not programs.isdisjoint(written) or not self.named.isdisjoint(written) if written else shells or code
+            runs = not commands.isdisjoint(written) or not self.named.isdisjoint(written) if written else shells or code
             if not (runs or self.odd):
                 continue
             left -= len(text)
@@ -484,13 +436,13 @@ class Watch:
         if backticks or _STARTS.search(text):
             for name, *said in islice(_ARGUMENT.findall(text), 64):
                 one = said[0] or said[1] or said[2]
-                if "callosum" in one and name.lower() not in _PRINTS and (name or backticks):
+                if "callosum" in one and name.lower() not in programs.CODE_PRINTS and (name or backticks):
                     run.aside(one)
                     if self.danger:
                         return
             for at, one in enumerate(strings[:-1]):
                 ours = one.rsplit("/", 1)[-1] == "callosum" or _is_hook(one)
-                if ours and strings[at + 1] not in ("callosum", *_SHOWS):
+                if ours and strings[at + 1] not in ("callosum", *programs.GATE_SHOWS):
                     self.danger = _decides(strings[at + 1 : at + 3])
                     return
         if _is_here(run) and _WRITES.search(text):
@@ -509,7 +461,7 @@ class Watch:
             if at < 0:
                 break
             match = _WORD_SEARCH.match(plain[max(0, at - 1) : at + 64]) if at else _WORD_SEARCH.match(plain[:64])
-            if match and match.group(1) not in _SHOWS:
+            if match and match.group(1) not in programs.GATE_SHOWS:
                 self.danger = "it is too long to be read and names a command of Callosum's"
                 return
             at = plain.find("callosum", at + 8)
@@ -528,7 +480,7 @@ def _arguments(words: list[str]) -> list[str]:
 
 def _decides(words: list[str]) -> str:
     """Return why ``callosum`` with these words is refused, ``""`` if it only shows something."""
-    if not _ASKS_HELP.isdisjoint(words):
+    if not programs.HELP_OPTIONS.isdisjoint(words):
         return ""
     if "--rotate" in words:
         return "it rotates the journal"
@@ -536,12 +488,14 @@ def _decides(words: list[str]) -> str:
     for at, word in enumerate(words):
         if skip:
             skip = False
-        elif word in _VALUE_OPTIONS:
+        elif word in programs.GATE_TAKES:
             skip = True
         elif word[:1] != "-":
-            if word in _SHOWS or (words[at + 1 : at + 2] and words[at + 1] in _SHOWS_WITHIN.get(word, ())):
+            if word in programs.GATE_SHOWS or (
+                words[at + 1 : at + 2] and words[at + 1] in groups.GATE_SHOWS_WITHIN.get(word, ())
+            ):
                 return ""
-            named = f'"callosum {word}"' if word in _DECIDING else "a command of Callosum's"
+            named = f'"callosum {word}"' if word in programs.GATE_DECIDES else "a command of Callosum's"
             return f"it decides or switches off through Callosum itself ({named})"
     return ""
 

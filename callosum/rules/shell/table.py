@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from callosum.model import Mode
 from callosum.rules import keys
-from callosum.rules.shell import options, verbs
+from callosum.rules.shell import options, programs, verbs
+from callosum.rules.shell.programs import groups, maps
 
 if TYPE_CHECKING:
     from callosum.rules.shell.run import Run
@@ -63,26 +64,9 @@ def _read_rows() -> dict[str, list[Row]]:
 
 
 TABLE: Final = _read_rows()
-_BEFORE: Final = frozenset(
-    "-n --namespace --context --kubeconfig --cluster --profile --region --project -R --repo -H --host --config -c -f "
-    "--file -p --project-name --env-file --project-directory -C --directory --cwd --prefix --chdir -w --workspace "
-    "--filter -s".split()
-)
 _OPTION: Final = re.compile(r"\{(-[^}]+)\}")
 _HOLE_SIGNS: Final = frozenset("{}$|")
 _HOLE: Final = re.compile(r"\{([^}]+)\}")
-
-
-_FOLDERS: Final = {
-    **dict.fromkeys(("terraform", "tofu", "terragrunt"), ("-chdir",)),
-    **dict.fromkeys(("make", "gmake", "ninja", "poetry"), ("-C", "--directory")),
-    **dict.fromkeys(("npm", "pnpm"), ("--prefix", "-C", "--dir")),
-    **dict.fromkeys(("yarn", "bun"), ("--cwd",)),
-    **dict.fromkeys(("docker", "docker-compose", "podman", "podman-compose"), ("--project-directory",)),
-    **dict.fromkeys(("hg", "jj"), ("-R", "--repository", "--cwd")),
-    "uv": ("--directory", "--project"),
-}
-"""By which option a program is told in which folder to work."""
 
 
 def apply(run: Run, program: str, argv: list[str]) -> bool:
@@ -90,14 +74,14 @@ def apply(run: Run, program: str, argv: list[str]) -> bool:
     if program not in TABLE:
         return False
     where = run.where
-    if program in _FOLDERS and (folder := _folder(_FOLDERS[program], argv)):
+    if program in groups.FOLDER_OPTIONS and (folder := _folder(groups.FOLDER_OPTIONS[program], argv)):
         run.goes(folder)
     found = _judged(run, program, argv)
     run.where = where
     return found
 
 
-def _folder(names: tuple[str, ...], argv: list[str]) -> str:
+def _folder(names: frozenset[str], argv: list[str]) -> str:
     """Return what one of these options is given."""
     for at, word in enumerate(argv[1:32], 1):
         name, equals, value = word.partition("=")
@@ -123,7 +107,7 @@ def _judged(run: Run, program: str, argv: list[str]) -> bool:
         run.note(0, "only tells of itself")
         return True
     words, found = _split(argv)
-    if program in _KUBECTL:
+    if program in programs.KUBECTL:
         words = _resources(_manifests(run, argv, words))
     rows = _by_word(program)
     for row in rows.get(words[0], rows[""]) if words else rows[""]:
@@ -163,34 +147,6 @@ def _manifests(run: Run, argv: list[str], words: list[str]) -> list[str]:
     ]
 
 
-_SHORT: Final[dict[str, str]] = {
-    short: kind
-    for kind, shorts in (
-        ("pod", "po pods"),
-        ("deployment", "deploy deployments deployment.apps deployments.apps"),
-        ("service", "svc services"),
-        ("configmap", "cm configmaps"),
-        ("secret", "secrets"),
-        ("namespace", "ns namespaces"),
-        ("statefulset", "sts statefulsets statefulset.apps"),
-        ("daemonset", "ds daemonsets daemonset.apps"),
-        ("replicaset", "rs replicasets"),
-        ("ingress", "ing ingresses"),
-        ("job", "jobs job.batch"),
-        ("cronjob", "cj cronjobs"),
-        ("node", "no nodes"),
-        ("persistentvolumeclaim", "pvc persistentvolumeclaims"),
-        ("persistentvolume", "pv persistentvolumes"),
-        ("serviceaccount", "sa serviceaccounts"),
-        ("horizontalpodautoscaler", "hpa horizontalpodautoscalers"),
-        ("networkpolicy", "netpol networkpolicies"),
-        ("customresourcedefinition", "crd crds customresourcedefinitions"),
-    )
-    for short in shorts.split()
-}
-"""What kubectl takes for its kinds besides their names."""
-
-
 def _space(found: options.Options) -> str:
     """Return the cluster and the namespace that options name, a slash behind each."""
     named = (found.value("--context"), found.value("-n", "--namespace"))
@@ -202,7 +158,7 @@ def _resources(words: list[str]) -> list[str]:
     found = words[:1]
     for one in words[1:]:
         kind, slash, name = one.partition("/")
-        found.append(_SHORT.get(kind.lower(), kind) + slash + name)
+        found.append(maps.KUBERNETES_KINDS.get(kind.lower(), kind) + slash + name)
     return found
 
 
@@ -212,7 +168,7 @@ def _each(program: str, words: list[str], size: int) -> list[list[str]]:
     ``pod a b`` and ``pod/a svc/b`` are two; ``name=value`` is none.
     """
     rest = words[size:]
-    if program not in _KUBECTL or len(rest) < 2 or words[0] not in _SEVERAL:
+    if program not in programs.KUBECTL or len(rest) < 2 or words[0] not in programs.KUBECTL_SEVERAL:
         return [rest]
     named = [one for one in rest if "=" not in one][:_MOST_NAMED]
     if named and "/" in named[0]:
@@ -220,8 +176,6 @@ def _each(program: str, words: list[str], size: int) -> list[list[str]]:
     return [[named[0], one] for one in named[1:]] or [rest]
 
 
-_KUBECTL: Final = frozenset(("kubectl", "oc", "k"))
-_SEVERAL: Final = frozenset(("delete", "scale", "label", "annotate"))
 _MOST_NAMED: Final = 16
 
 
@@ -229,23 +183,18 @@ def _split(argv: list[str]) -> tuple[list[str], options.Options]:
     """Return the words without options; before the first word options may have values."""
     at, kept = 1, []
     while at < len(argv) and argv[at][:1] == "-":
-        size = 2 if argv[at] in _BEFORE and len(argv) > at + 2 else 1
+        size = 2 if argv[at] in programs.TAKES_BEFORE_COMMAND and len(argv) > at + 2 else 1
         kept += argv[at : at + size]
         at += size
     if argv[at : at + 1] == ["compose"]:
         first, at = argv[at], at + 1
         while at < len(argv) and argv[at][:1] == "-":
-            at += 2 if argv[at] in _BEFORE else 1
+            at += 2 if argv[at] in programs.TAKES_BEFORE_COMMAND else 1
         argv, at = [first, *argv[at:]], 0
-    found = options.read([*kept, *argv[at:]], _AFTER)
+    found = options.read([*kept, *argv[at:]], programs.TAKES_AFTER_COMMAND)
     if any("$(" in one for one in found.args):
         found.flags.add("$()")
-    return options.read(argv[at:], _AFTER).args, found
-
-
-_AFTER: Final = frozenset(
-    "-n --namespace --context -R --repo --kubeconfig -p --project --org --app -a --name --file --env".split()
-)
+    return options.read(argv[at:], programs.TAKES_AFTER_COMMAND).args, found
 
 
 def _matches(row: Row, words: list[str], argv: list[str]) -> int | None:

@@ -11,98 +11,18 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from callosum.rules import keys
-from callosum.rules.shell import options
+from callosum.rules import lexicon as lex
+from callosum.rules.shell import options, programs
+from callosum.rules.shell.programs import lists
 
 if TYPE_CHECKING:
     from callosum.rules.shell.parser import Command
     from callosum.rules.shell.run import Run
 
 
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 MAX_WORD: Final = 96
 """How far a word is read for the parts it is made of, in characters: no program and no verb is longer."""
-DESTROYS: Final = _set(
-    "delete del destroy drop purge terminate wipe erase nuke obliterate truncate deregister unregister unpublish "
-    "undeploy forget expunge shred decommission rmdir dropdb flushall flushdb deletefile dedupe reimage reinit "
-    "unenroll"
-)
-ENDS: Final = _set("deletion termination destruction removal")
-"""Nouns that say what a verb such as ``schedule`` is about to do."""
-REMOVES: Final = _set("remove rm rb rmi")
-UNDOES: Final = _set(
-    "break revoke reset unset disable rollback rotate roll detach deprecate drain evict failover switchover recreate "
-    "undelegate unsubscribe leave seal"
-)
-STOPS: Final = _set(
-    "stop deallocate kill restart reboot cancel abort suspend pause close uninstall prune unmount evacuate clear empty "
-    "down poweroff shutdown"
-)
-READS: Final = _set(
-    "get list ls describe show info view lookup search find cat inspect tail check validate diff help version "
-    "whoami ping stat du head lint doctor explain print exists verify compare dig query count peek read examine "
-    "outdated licenses"
-)
-WRITES: Final = _set(
-    "create add update edit modify set put insert append rename move mv copy cp replace upsert patch upload apply "
-    "install upgrade write save enable start resume import scale attach invoke execute exec make generate init "
-    "configure register approve merge tag label push send publish promote grant assign restore clone build train "
-    "submit new setup login logout change archive bootstrap provision migrate convert download extract unpack "
-    "open run serve dev fmt format compile sync rsync mount subscribe undelete authorize"
-)
-_WEAK_READS: Final = _set(
-    "logs log status history env test plan audit top ps events stats metrics config context wait watch monitor "
-    "export completion preview lsl md5sum sha1sum size about health"
-)
-_WEAK: Final = _set(
-    "backup snapshot restore release deploy deployment run build config log test set tag label image import "
-    "export open mount start login dev sync clone patch move format merge push add copy upload"
-)
-_FOLDERS: Final = _set(
-    "src lib dist docs doc bin public assets scripts packages out target tests test spec specs logs log config "
-    "env examples tools vendor tmp include"
-)
-"""What folders are usually called."""
-ACCESS: Final = _set(
-    "secret secrets password passwords credential credentials token tokens permission permissions role roles "
-    "policy policies iam acl acls certificate certificates cert certs mfa grant grants apikey apikeys keyring kms "
-    "user users member members firewall ingress egress ssh"
-)
-MONEY: Final = _set(
-    "payment payments charge charges refund refunds payout payouts transfer transfers invoice invoices "
-    "subscription subscriptions billing"
-)
-_SETTINGS: Final = _set("env environment variable variables settings feature-flags domain domains dns")
-_ACCOUNTS: Final = _set("account accounts")
-_TIMETABLES: Final = _set("schedule backup snapshot scaling autoscaling placement alert alerts alerting notification")
-"""What a policy is about that is none of access."""
-_MARKS: Final = _set("label labels tag tags annotation annotations description comment comments")
-"""What is soon put on again."""
-_KEPT: Final = _set(
-    "all data storage volume volumes database databases db table tables schema source sources file files disk disks "
-    "snapshot snapshots backup backups instance instances user users home orphans everything old existing"
-)
-"""What lasts, where an option says that it is removed."""
 _NONE: Final[frozenset[str]] = frozenset()
-_STREAMS: Final = _set("transfer transfers subscription subscriptions")
-"""Words of money that in a cloud are about data and messages."""
-_LOCAL: Final = _set("dev serve fmt format")
-"""What even a program for other machines does on this one."""
-_LISTS: Final = frozenset(("--list", "--describe"))
-_PAYS: Final = _set("pay charge refund payout transfer capture")
-_FETCHES: Final = _set("download extract run login logout serve open export dev build make exec")
-OUTWARD: Final = _set(
-    "aws gcloud az kubectl oc helm doctl heroku fly flyctl vercel netlify wrangler linode-cli hcloud scw oci "
-    "ibmcloud aliyun pulumi cdk serverless sls sam amplify firebase supabase eksctl gh glab gsutil s3cmd rclone "
-    "mc azcopy consul nomad vault railway render koyeb flux istioctl linkerd argocd"
-)
-"""Programs whose every change happens on machines that others use."""
-DRY: Final = _set(
-    "--dry-run --dryrun --dry_run --what-if --whatif --noop --no-op --simulate --just-print --plan-only --preview "
-    "-whatif -dry-run"
-)
 _ACTION: Final = re.compile(
     r"\"(?:action|op|operation|method)\"\s{0,4}:\s{0,4}\"(?:delete|remove|destroy|drop|purge)\"", re.IGNORECASE
 )
@@ -131,7 +51,7 @@ _OFF: Final = frozenset({("power", "off"), ("power", "down"), ("power", "cycle")
 def is_dry(argv: list[str]) -> bool:
     """Tells whether a command is only asked what it would do."""
     for word in argv:
-        if word[:1] == "-" and word.lower().partition("=")[0] in DRY:
+        if word[:1] == "-" and word.lower().partition("=")[0] in programs.DRY_RUN_OPTIONS:
             value = word.partition("=")[2].lower()
             if value not in ("false", "none", "0", "no"):
                 return True
@@ -154,14 +74,11 @@ def asks_for_help(argv: list[str]) -> bool:
 
 def _sets_version(argv: list[str]) -> bool:
     """Tells whether the command ``version`` may be given one, or a part to raise: ``npm version patch``."""
-    if argv[0].rsplit("/", 1)[-1] in _VERSIONERS:
+    if argv[0].rsplit("/", 1)[-1] in programs.SETS_VERSION:
         return True
-    return any(word[:1] != "-" or word.lstrip("-").partition("=")[0] in _RAISED for word in argv[2:])
+    return any(word[:1] != "-" or word.lstrip("-").partition("=")[0] in programs.VERSION_WORDS for word in argv[2:])
 
 
-_VERSIONERS: Final = _set("yarn lerna changeset")
-"""Programs whose command ``version`` sets it in any case."""
-_RAISED: Final = _set("patch minor major prepatch preminor premajor prerelease new-version bump from-git")
 _NUMBER: Final = re.compile(r"v?\d+\.\d")
 
 
@@ -177,21 +94,28 @@ def generic(run: Run, program: str, argv: list[str], _command: Command) -> None:
     verb, parts, place = _named(program, words)
     named = {part for word in words[: place + 1] for part in _nouns(word)} | set(parts)
     tier, what = tier_of(program, verb, named, flags, deep=place > 0)
-    if tier == 4 and parts[1:] and (verb in DESTROYS or verb in REMOVES) and _MARKS.issuperset(parts[1:]):
+    if (
+        tier == 4
+        and parts[1:]
+        and (verb in lex.COMMAND_DESTROYS or verb in lex.COMMAND_REMOVES)
+        and programs.MARK_NOUNS.issuperset(parts[1:])
+    ):
         tier, what = 2, f'"{verb}" takes off what is soon put on again'
     for flag in flags:
         first = tokens(flag)[:2]
-        destroys = first[:1] and (first[0] in DESTROYS or first[0] == "remove" or first == ["reset", "offsets"])
-        destroys = destroys and _MARKS.isdisjoint(first[1:])
-        if destroys and first[1:] and first[0] in ("remove", "drop") and program not in OUTWARD:
-            destroys = not _KEPT.isdisjoint(tokens(flag)[1:])  # else a matter of what is shown or made
-        if destroys and "orphans" not in flag and verb not in READS and tier < 4:
+        destroys = first[:1] and (
+            first[0] in lex.COMMAND_DESTROYS or first[0] == "remove" or first == ["reset", "offsets"]
+        )
+        destroys = destroys and programs.MARK_NOUNS.isdisjoint(first[1:])
+        if destroys and first[1:] and first[0] in ("remove", "drop") and program not in programs.OUTWARD:
+            destroys = not programs.LASTING_NOUNS.isdisjoint(tokens(flag)[1:])  # else a matter of what is shown or made
+        if destroys and "orphans" not in flag and verb not in lex.COMMAND_READS and tier < 4:
             tier, what = 4, f"{flag} destroys"
-    if not verb and tier == 1 and not _LISTS.isdisjoint(flags):
+    if not verb and tier == 1 and not programs.LIST_OPTIONS.isdisjoint(flags):
         tier, what = 0, "only looks"
     if 0 < tier < 4:
         text = " ".join(argv[1:64])[:8192]
-        if program in OUTWARD and _TO_NONE.search(text):
+        if program in programs.OUTWARD and _TO_NONE.search(text):
             tier, what = 4, "an option leaves none of what runs"
         elif _ACTION.search(text):
             tier, what = 4, "an argument says that it deletes"
@@ -200,21 +124,25 @@ def generic(run: Run, program: str, argv: list[str], _command: Command) -> None:
         run.repeats = True
         for address in keys.addresses(" ".join(argv[1:])[:4096]):
             run.key(3, f"email:{keys.clean(address)}")
-    elif tier >= 2 and (program in OUTWARD or tier == 4):
+    elif tier >= 2 and (program in programs.OUTWARD or tier == 4):
         _keyed(run, program, words, place, argv, tier)
 
 
 def _named(program: str, words: list[str]) -> tuple[str, list[str], int]:
     """Return what ``_verb`` does; where the words only look, a verb in the program's own name counts (``rm-list``)."""
-    verb, parts, place = _verb(words, outward=program in OUTWARD)
+    verb, parts, place = _verb(words, outward=program in programs.OUTWARD)
     own = tokens(program)
-    if len(own) > 1 and (not verb or verb in READS or verb in _WEAK_READS):
-        said = own[0] if own[0] in STOPS else ""
-        said = said or next((one for one in own if one in DESTROYS or one in REMOVES or one == "uninstall"), "")
-        said = said or ("" if verb else next((one for one in own if one in READS), ""))
+    if len(own) > 1 and (not verb or verb in lex.COMMAND_READS or verb in lex.COMMAND_WEAK_READS):
+        said = own[0] if own[0] in lex.COMMAND_STOPS else ""
+        said = said or next(
+            (one for one in own if one in lex.COMMAND_DESTROYS or one in lex.COMMAND_REMOVES or one == "uninstall"), ""
+        )
+        said = said or ("" if verb else next((one for one in own if one in lex.COMMAND_READS), ""))
         if said or not verb:
             return said, own, place
-    if verb == "version" and any(one in _RAISED or _NUMBER.match(one) for one in words[place + 1 : place + 2]):
+    if verb == "version" and any(
+        one in programs.VERSION_WORDS or _NUMBER.match(one) for one in words[place + 1 : place + 2]
+    ):
         return "set", parts, place
     return verb, parts, place
 
@@ -232,12 +160,12 @@ def _keyed(run: Run, program: str, words: list[str], place: int, argv: list[str]
             run.key(tier, name)
         return
     value = words[place + 1] if place + 1 < len(words) else ""
-    if value and program in _BY_OPTIONS and argv[argv.index(value) - 1] != words[place]:
+    if value and program in programs.JUDGED_BY_OPTIONS and argv[argv.index(value) - 1] != words[place]:
         value = ""  # one of several values of an option
     if not value:
         found = options.read(argv[1:], _IDS)
-        value = next((found.values[one][-1] for one in _ID_ORDER if one in found.values), "")
-    values = [value] if value else _identified(noun, _given(argv, many=program in _BY_OPTIONS))
+        value = next((found.values[one][-1] for one in lists.ID_OPTIONS if one in found.values), "")
+    values = [value] if value else _identified(noun, _given(argv, many=program in programs.JUDGED_BY_OPTIONS))
     for one in values[:16]:
         run.keyed(tier, program, f"{noun}/{one}" if noun else one)
 
@@ -249,18 +177,13 @@ def _identified(noun: str, given: dict[str, list[str]]) -> list[str]:
     most = -1
     for name, values in given.items():
         parts = {one.rstrip("s") for one in tokens(name.lstrip("-"))}
-        alike = parts - _SUFFIXES
-        if (name.endswith(_ENDINGS) or (alike and alike <= about)) and len(alike & about) > most:
+        alike = parts - programs.ID_SUFFIXES
+        if (name.endswith(lists.ID_OPTION_ENDINGS) or (alike and alike <= about)) and len(alike & about) > most:
             best, most = values, len(alike & about)
     return best
 
 
-_BY_OPTIONS: Final = frozenset(("aws",))
-"""Programs that are told by options alone what to work on."""
-_SUFFIXES: Final = _set("id name arn identifier url")
-_ENDINGS: Final = tuple(f"-{one}{more}" for one in ("id", "name", "arn", "identifier", "url") for more in ("", "s"))
-_ID_ORDER: Final = ("--id", "--name", "-n", "--arn", "--key", "--resource-id")
-_IDS: Final = frozenset(_ID_ORDER)
+_IDS: Final = frozenset(lists.ID_OPTIONS)
 
 
 def _given(argv: list[str], *, many: bool) -> dict[str, list[str]]:
@@ -308,18 +231,23 @@ def _nouns(word: str) -> list[str]:
         return [*parts, "dns"]
     if parts[-1:] == ["manager"]:
         return parts[-1:]
-    if parts[-1:] in (["policy"], ["policies"]) and not _TIMETABLES.isdisjoint(parts):
+    if parts[-1:] in (["policy"], ["policies"]) and not programs.TIMETABLE_NOUNS.isdisjoint(parts):
         return parts[:-1]
     return parts
 
 
 def _names_file(word: str) -> bool:
-    return _FILE.search(word) is not None and word.rpartition(".")[2] not in DESTROYS
+    return _FILE.search(word) is not None and word.rpartition(".")[2] not in lex.COMMAND_DESTROYS
 
 
 def _is_verb(word: str) -> bool:
     first = tokens(word)[:1]
-    return bool(first) and (first[0] in DESTROYS or first[0] in REMOVES or first[0] in READS or first[0] in UNDOES)
+    return bool(first) and (
+        first[0] in lex.COMMAND_DESTROYS
+        or first[0] in lex.COMMAND_REMOVES
+        or first[0] in lex.COMMAND_READS
+        or first[0] in lex.COMMAND_UNDOES
+    )
 
 
 def _verb(words: list[str], *, outward: bool) -> tuple[str, list[str], int]:
@@ -329,29 +257,36 @@ def _verb(words: list[str], *, outward: bool) -> tuple[str, list[str], int]:
     other machines (``outward``) have no such operands.
     """
     weak: tuple[str, list[str], int] = ("", [], 0)
-    operands = not outward and bool(words) and words[0] in _FOLDERS
+    operands = not outward and bool(words) and words[0] in programs.FOLDER_NAMES
     for place, word in enumerate(words[:5]):
         if not _WORD.match(word) or "::" in word or _names_file(word):  # ``repository::archive`` is a name
             if place:
                 break
             continue
         parts = tokens(word)
-        if not ENDS.isdisjoint(parts) and parts[0] not in READS and parts[0] != "cancel":
+        if not lex.COMMAND_ENDS.isdisjoint(parts) and parts[0] not in lex.COMMAND_READS and parts[0] != "cancel":
             return "delete", parts, place
         for at, part in enumerate(parts[:3] if len(parts) < 4 else parts[:2]):
             # What follows a hyphen may be a noun (``product-search``): a look there yields to a verb of its own.
-            if not outward and place and (part in _FOLDERS or (operands and (part in READS or part in _WEAK_READS))):
+            if (
+                not outward
+                and place
+                and (
+                    part in programs.FOLDER_NAMES
+                    or (operands and (part in lex.COMMAND_READS or part in lex.COMMAND_WEAK_READS))
+                )
+            ):
                 continue
-            if part in _WEAK or part in _WEAK_READS or (at and part in READS):
-                if not weak[0] or (weak[0] not in WRITES and part in WRITES):
+            if part in lex.COMMAND_WEAK or part in lex.COMMAND_WEAK_READS or (at and part in lex.COMMAND_READS):
+                if not weak[0] or (weak[0] not in lex.COMMAND_WRITES and part in lex.COMMAND_WRITES):
                     weak = (part, parts, place)
             elif (
-                part in DESTROYS
-                or part in REMOVES
-                or part in UNDOES
-                or part in STOPS
-                or part in READS
-                or part in WRITES
+                part in lex.COMMAND_DESTROYS
+                or part in lex.COMMAND_REMOVES
+                or part in lex.COMMAND_UNDOES
+                or part in lex.COMMAND_STOPS
+                or part in lex.COMMAND_READS
+                or part in lex.COMMAND_WRITES
             ):
                 return part, parts, place
     return weak
@@ -361,45 +296,43 @@ def tier_of(program: str, verb: str, named: set[str], flags: list[str], *, deep:
     """Return how grave a verb is; ``deep``: it follows a noun, so that its program has many verbs."""
     if not verb:
         return 1, "nothing tells what it does"
-    if verb in READS:
+    if verb in lex.COMMAND_READS:
         return 0, f'"{verb}" only looks'
-    if verb in DESTROYS or verb in REMOVES:
+    if verb in lex.COMMAND_DESTROYS or verb in lex.COMMAND_REMOVES:
         return 4, f'"{verb}" destroys what may last'
-    if verb in UNDOES or (verb == "archive" and deep):
+    if verb in lex.COMMAND_UNDOES or (verb == "archive" and deep):
         return 4, f'"{verb}" takes back what others may rely on'
-    if (named | {verb}) & (_PAYS | MONEY) - (_STREAMS if program in OUTWARD else _NONE):
+    if (named | {verb}) & (lex.COMMAND_PAYS | programs.MONEY_NOUNS) - (
+        programs.STREAM_NOUNS if program in programs.OUTWARD else _NONE
+    ):
         return 4, "moves money"
-    if verb not in _WEAK_READS and verb not in _FETCHES:
-        if named & ACCESS:
+    if verb not in lex.COMMAND_WEAK_READS and verb not in lex.COMMAND_FETCHES:
+        if named & programs.ACCESS_NOUNS:
             return 4, "changes access or configuration"
-        if program in OUTWARD and named & _SETTINGS:
+        if program in programs.OUTWARD and named & programs.SETTING_NOUNS:
             return 4, "changes the configuration of what runs"
-    if verb == "close" and named & _ACCOUNTS:
+    if verb == "close" and named & programs.ACCOUNT_NOUNS:
         return 4, "closes an account"
-    if verb in STOPS:
+    if verb in lex.COMMAND_STOPS:
         return _stop(program, verb, named, flags, deep=deep)
-    if verb in _WEAK_READS and verb not in WRITES:
+    if verb in lex.COMMAND_WEAK_READS and verb not in lex.COMMAND_WRITES:
         return 0, f'"{verb}" only looks'
     if verb == "send":
         return (3, "sends mail") if named & {"mail", "email", "mails", "emails"} else (2, "sends something")
     if verb in ("publish", "promote", "deploy", "release"):
         return 3, f'"{verb}" makes something public'
-    outward = program in OUTWARD and verb not in _LOCAL
+    outward = program in programs.OUTWARD and verb not in lex.COMMAND_LOCAL
     return (2, f'"{verb}" changes something outside') if outward else (1, f'"{verb}" changes something')
-
-
-_ENDS_THERE: Final = _set("stop deallocate kill suspend pause abort down reboot uninstall")
-_CACHES: Final = _set("cache caches store screen history deps dependencies packages")
 
 
 def _stop(program: str, verb: str, named: set[str], flags: list[str], *, deep: bool) -> tuple[int, str]:
     if verb in ("clear", "empty", "prune"):
-        if named & _CACHES or (verb != "prune" and not deep):
+        if named & programs.CACHE_NOUNS or (verb != "prune" and not deep):
             return 1, f'"{verb}" removes what can be made again'
         return 4, f'"{verb}" removes what the command does not name'
     forced = verb in ("uninstall", "kill") and not {"--force", "-f"}.isdisjoint(flags)
     if forced or (verb == "kill" and deep):
         return 4, f'"{verb}" ends what others may use'
-    if program in OUTWARD and verb in _ENDS_THERE:
+    if program in programs.OUTWARD and verb in lex.COMMAND_ENDS_THERE:
         return 4, f'"{verb}" stops what others use'
     return 3, f'"{verb}" stops or removes something others may use'

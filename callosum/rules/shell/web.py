@@ -9,46 +9,17 @@ from typing import TYPE_CHECKING, Final
 from callosum.model import Mode
 from callosum.rules import command as mails
 from callosum.rules import keys
-from callosum.rules.shell import leaks, options, verbs, wrap
+from callosum.rules import lexicon as lex
+from callosum.rules.shell import leaks, options, programs, verbs, wrap
+from callosum.rules.shell.programs import tiers
 
 if TYPE_CHECKING:
     from callosum.rules.shell.parser import Command
-    from callosum.rules.shell.run import Handler, Run
+    from callosum.rules.shell.run import Run
 
 
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_CURL_TAKES: Final = _set(
-    "-X -H -d -F -o -u -A -e -b -c -T -m -x -w -E -K -r -U -C -D -Y -y -z -Q -t --request --header --data "
-    "--data-raw --data-binary --data-urlencode --data-ascii --json --form --form-string --output --user "
-    "--user-agent --referer --cookie --cookie-jar --upload-file --max-time --connect-timeout --proxy --write-out "
-    "--cert --key --cacert --config --url --retry --retry-delay --resolve --mail-from --mail-rcpt --mail-auth "
-    "--output-dir --range --limit-rate --interface --oauth2-bearer --unix-socket --ciphers --dump-header "
-    "--continue-at --max-redirs --netrc-file --aws-sigv4 --connect-to"
-)
-_CURL_DATA: Final = _set(
-    "-d -F --data --data-raw --data-binary --data-urlencode --data-ascii --json --form --form-string"
-)
-_WGET_TAKES: Final = _set(
-    "-O -o -P -U -t -T -e -i -a -B --method --body-data --body-file --post-data --post-file --header --user "
-    "--password --output-document --output-file --directory-prefix --user-agent --tries --timeout --wait "
-    "--limit-rate --input-file"
-)
 MAX_ADDRESSES: Final = 4096
 """Longest word of a mail command that is read for addresses, in characters."""
-_METHODS: Final = {
-    "GET": 0,
-    "HEAD": 0,
-    "OPTIONS": 0,
-    "TRACE": 0,
-    "PROPFIND": 0,
-    "POST": 2,
-    "PUT": 2,
-    "PATCH": 2,
-    "DELETE": 4,
-}
 _SPLIT: Final = re.compile(r"^(?:([a-z][a-z0-9+.-]{0,15})://)?(?:[^/?#@]*@)?([^/?#]*)([^?#]*)", re.IGNORECASE)
 _MUTATION: Final = re.compile(
     r"\bmutation\b.{0,512}?\b(?:delete|remove|destroy|drop|purge|archive)[A-Z_]\w*", re.DOTALL
@@ -60,27 +31,23 @@ _TO: Final = re.compile(
 _NEXT_FIELD: Final = re.compile(
     r"[\"'](?:from|subject|text|html|body|reply_to|sender)[\"']\s*:|&(?:from|subject|text|html)=", re.IGNORECASE
 )
-_SETTINGS: Final = _set("settings setting config configuration configurations policy policies permissions roles acl")
-_ASKS: Final = _set("_search _msearch _count _mget _explain _analyze _field_caps _rank_eval")
-"""What search engines are asked by POST, because the question is long."""
-_MAILING: Final = _set("mail email emails mails sendmail")
 
 
 def http(run: Run, method: str, url: str, data: list[str]) -> None:
     """Note a request; a POST whose address or body says what it does is judged by that."""
     method = method.upper()
-    tier = _METHODS.get(method, 2)
+    tier = tiers.HTTP_TIERS.get(method, 2)
     what = f"HTTP {keys.clean(method)}".rstrip()
     match = _SPLIT.match(url[:4096])
     scheme, host, path = match.groups() if match else ("", "", "")
     host = host.lower()
     words = {part for word in re.split(r"[/._~:-]", path) for part in verbs.tokens(word)} if path else set()
-    if method == "POST" and path.rstrip("/").rsplit("/", 1)[-1] in _ASKS:
+    if method == "POST" and path.rstrip("/").rsplit("/", 1)[-1] in programs.SEARCH_ENDPOINTS:
         tier = 0
     if tier == 2:
         text = "\n".join(data)[:65_536]
         if (
-            words & _MAILING
+            words & programs.MAIL_NOUNS
             or verbs.tokens(host.split(".")[0])[:1] in (["mail"], ["email"])
             or (words & {"messages"} and ("@" in text and _TO.search(text) is not None))
         ):
@@ -91,14 +58,14 @@ def http(run: Run, method: str, url: str, data: list[str]) -> None:
                 for one in found:
                     run.key(3, f"email:{keys.clean(one)}")
                 return
-        said = words & verbs.DESTROYS
+        said = words & lex.COMMAND_DESTROYS
         if said or _MUTATION.search(text[:8192]):
             tier, what = 4, f"{what} to delete something"
         elif words & {"close", "shutdown", "terminate", "revoke", "reset"}:
             tier, what = 4, f"{what} to end something"
-        elif method in ("PUT", "PATCH") and words & _SETTINGS:
+        elif method in ("PUT", "PATCH") and words & programs.WEB_SETTING_NOUNS:
             tier, what = 4, f"{what}, which changes configuration"
-        elif words & verbs.MONEY and not words & {"search", "query", "list", "preview", "calculate"}:
+        elif words & programs.MONEY_NOUNS and not words & {"search", "query", "list", "preview", "calculate"}:
             tier, what = 4, f"{what}, which moves money"
         if method == "POST":
             run.repeats = True
@@ -123,12 +90,12 @@ def _addressees(data: list[str]) -> list[str]:
 
 def curl(run: Run, argv: list[str], command: Command) -> None:
     """``curl``: the method decides; a transfer by SMTP is mail."""
-    found = options.read(argv[1:], _CURL_TAKES)
+    found = options.read(argv[1:], programs.CURL_TAKES)
     urls = found.args + found.values.get("--url", [])
     if any(one.lower().startswith(("smtp:", "smtps:")) for one in urls):
         mail(run, argv, command)
         return
-    data = [value for name in _CURL_DATA for value in found.values.get(name, [])]
+    data = [value for name in programs.CURL_DATA_OPTIONS for value in found.values.get(name, [])]
     method = found.value("-X", "--request")
     if not method:
         if data and not found.has("-G", "--get"):
@@ -166,7 +133,7 @@ def _download(run: Run, name: str) -> None:
 
 def wget(run: Run, argv: list[str], command: Command) -> None:
     """``wget`` downloads into files unless it is told otherwise."""
-    found = options.read(argv[1:], _WGET_TAKES)
+    found = options.read(argv[1:], programs.WGET_TAKES)
     posted = found.value("--post-data", "--body-data")
     method = found.value("--method") or ("POST" if found.has("--post-data", "--post-file") else "GET")
     target = found.value("-O", "--output-document")
@@ -186,9 +153,9 @@ def wget(run: Run, argv: list[str], command: Command) -> None:
 
 def httpie(run: Run, argv: list[str], _command: Command) -> None:
     """``http METHOD URL field=value``."""
-    found = options.read(argv[1:], _set("-a -A -o --auth --auth-type --output --timeout --session --verify --print -p"))
+    found = options.read(argv[1:], programs.WEB_HTTPIE_TAKES)
     args = found.args
-    method = args.pop(0) if len(args) > 1 and args[0].isalpha() and args[0].upper() in _METHODS else ""
+    method = args.pop(0) if len(args) > 1 and args[0].isalpha() and args[0].upper() in tiers.HTTP_TIERS else ""
     url, data = (args[0], args[1:]) if args else ("", [])
     if url[:1] == ":":
         url = "localhost" + url
@@ -200,11 +167,7 @@ def mail(run: Run, argv: list[str], command: Command) -> None:
     program = argv[0].rsplit("/", 1)[-1]
     words = argv[1:]
     if program == "himalaya":
-        said = [
-            one
-            for one in options.read(words, _set("-a -c -f -o --account --config --folder --output")).args[:3]
-            if one.isalpha()
-        ]
+        said = [one for one in options.read(words, programs.WEB_MAIL_TAKES).args[:3] if one.isalpha()]
         acts = {"send", "reply", "forward", "write"} & set(said)
         if not acts:
             grave = 3 if "delete" in said else 1 if {"move", "copy", "flag", "save"} & set(said) else 0
@@ -228,11 +191,3 @@ def mail(run: Run, argv: list[str], command: Command) -> None:
     if program == "himalaya" and "reply" in words:
         for one in [word for word in words[words.index("reply") + 1 :] if word[:1] != "-"][:1]:
             run.key(3, f"email:thread:{keys.clean(one)}")
-
-
-HANDLERS: Final[dict[str, Handler]] = {
-    "curl": curl,
-    "wget": wget,
-    **dict.fromkeys(("http", "https", "httpie", "xh"), httpie),
-    **dict.fromkeys("mail mailx mutt neomutt sendmail msmtp ssmtp swaks s-nail bsd-mailx himalaya".split(), mail),
-}

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from callosum.programs import HOSTS
+from callosum.rules.shell import programs
 
 MAX_WORDS: Final = 4096
 """How many words a command can have after expansion."""
@@ -85,9 +86,13 @@ def _variables(word: str, variables: Variables) -> list[str]:
         if name in _KNOWN:
             return _KNOWN[name]
         default = match.group(2)
-        if default and name not in TEMPORARY:
+        if default and name not in programs.TEMPORARY_VARIABLES:
             return default
-        return f"${name}" if match.group(1) and not default else (f"${name}" if name in TEMPORARY else match.group())
+        return (
+            f"${name}"
+            if match.group(1) and not default
+            else (f"${name}" if name in programs.TEMPORARY_VARIABLES else match.group())
+        )
 
     made = _VARIABLE.sub(value, word)[:MAX_WORD]
     if several is None and "${" in made and made != word:  # a default that was a variable itself
@@ -95,12 +100,6 @@ def _variables(word: str, variables: Variables) -> list[str]:
     if several is None:
         return [made]
     return [made.replace(several[0], one) for one in several[1][:16]]
-
-
-TEMPORARY: Final = frozenset(
-    ("TMPDIR", "TMP", "TEMP", "TEMPDIR", "TMP_DIR", "TEMP_DIR", "RUNNER_TEMP", "XDG_RUNTIME_DIR")
-)
-"""Variables that by their name hold a folder for temporary files."""
 
 
 def _braces(word: str) -> list[str]:

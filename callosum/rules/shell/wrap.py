@@ -6,78 +6,28 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
-from callosum.rules.shell import code, leaks, options, places, table, verbs
+from callosum.rules.shell import code, leaks, options, places, programs, table, verbs
+from callosum.rules.shell.programs import groups, maps
 from callosum.rules.shell.words import assignment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from callosum.rules.shell.parser import Command
-    from callosum.rules.shell.run import Handler, Run
+    from callosum.rules.shell.run import Run
     from callosum.rules.shell.selfguard import Watch
-
-# programs, each with its :subcommand | how many words to skip after them, their options that take a value
-_PREFIXES: Final = """
-sudo | 0 -u -g -p -C -h -r -t -U -R -D -T --user --group --prompt --chdir --host
-doas | 0 -u -C
-env | 0 -u -C --unset --chdir
-nohup command builtin unbuffer setsid valgrind unshare systemd-inhibit dbus-run-session torsocks firejail busybox | 0
-toybox winpty chronic cross-env cross-env-shell shx travis_retry bunx pnpm:exec yarn:exec bundle:exec poetry:run | 0
-pipenv:run pdm:run hatch:run rye:run mise:exec mise:x asdf:exec devbox:run vault-env | 0
-nice | 0 -n --adjustment
-ionice | 0 -c -n -p --class --classdata
-time | 0 -f -o --format --output
-timeout gtimeout | 1 -s -k --signal --kill-after
-exec | 0 -a
-stdbuf | 0 -i -o -e --input --output --error
-taskset | 1 -c -p
-gosu su-exec setarch faketime direnv:exec aws-vault:exec | 1
-setpriv | 0 --reuid --regid --groups --inh-caps --ambient-caps --bounding-set --securebits --pdeathsig
-pkexec | 0 --user
-perf:stat | 0 -e -p -t -o -r -C --event --output
-perf:record | 0 -e -p -t -o -F -C --event --output
-chrt | 1 -p
-caffeinate | 0 -t -w
-flock | 1 -w -E --timeout
-strace | 0 -e -o -p -s -a -S
-ltrace | 0 -e -o -p -s
-chroot | 1 --userspec --groups
-nsenter | 0 -t --target
-systemd-run | 0 -u -p --unit --property
-xvfb-run | 0 -s -n --server-args --server-num
-proxychains dotenv:run | 0 -f
-dotenv | 0 -f --file
-env-cmd | 0 -f --file -e --environments
-dotenvx:run | 0 -f --env-file
-c8 nyc | 0 -r --reporter
-npx npm:exec npm:x | 0 -p --package
-pnpm:dlx | 0 --package
-yarn:dlx | 0 -p
-uv:run | 0 --with --python -p --project --directory --env-file --extra --group
-uvx | 0 --from --with --python
-pipx:run | 0 --spec
-conda:run mamba:run micromamba:run | 0 -n -p --name --prefix
-nix:develop | 0 -c
-op:run | 0 --env-file --account
-doppler:run | 0 -p -c --project --config --token
-kubie:exec | 2
-"""
 
 
 def _read_prefixes() -> dict[str, dict[str, tuple[int, frozenset[str]]]]:
     found: dict[str, dict[str, tuple[int, frozenset[str]]]] = {}
-    for line in _PREFIXES.strip().split("\n"):
-        programs, _, rest = line.partition("|")
-        skip, *takes = rest.split()
-        for program, _, sub in (one.partition(":") for one in programs.split()):
+    for prefixes, form in maps.PREFIXES.items():
+        skip, *takes = form.split()
+        for program, _, sub in (one.partition(":") for one in prefixes.split()):
             found.setdefault(program, {})[sub] = (int(skip), frozenset(takes))
     return found
 
 
 _BY_PROGRAM: Final = _read_prefixes()
-_ASKS: Final = {"command": ("-v", "-V"), "sudo": ("-l", "-v", "-k", "-K")}
-SETTING: Final = frozenset(("sudo", "env", "doas", "cross-env", "cross-env-shell"))
-"""Prefixes that take settings of variables."""
 _NAME: Final = re.compile(r"[\w.+-]+")
 
 
@@ -90,23 +40,17 @@ def runs_as_told(run: Run, text: str) -> None:
         run.within(text.lstrip("|- "))
 
 
-_TELLING: Final = frozenset(
-    "GIT_PAGER GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_SSH_COMMAND GIT_SSH GIT_ASKPASS GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND "
-    "PAGER MANPAGER EDITOR VISUAL KUBE_EDITOR BROWSER SSH_ASKPASS SUDO_ASKPASS LESSOPEN LESSCLOSE PROMPT_COMMAND "
-    "RSYNC_RSH FZF_DEFAULT_COMMAND".split()
-)
-"""Variables whose value is a command that programs run."""
-_LOADED: Final = frozenset("LD_PRELOAD LD_AUDIT DYLD_INSERT_LIBRARIES".split())
-"""Variables that name libraries which every program loads."""
-
-
 def sets(run: Run, name: str, value: str) -> None:
     """Judges what the value of a variable makes other programs run."""
-    if name in _TELLING:
+    if name in programs.COMMAND_VARIABLES:
         runs_as_told(run, value)
     elif name in ("BASH_ENV", "ENV") and value:
         _starts_text(run, value)
-    elif name in _LOADED and value and (run.place(value).kind == places.SHORT_LIVED or run.fetched(value)):
+    elif (
+        name in programs.LIBRARY_VARIABLES
+        and value
+        and (run.place(value).kind == places.SHORT_LIVED or run.fetched(value))
+    ):
         run.note(4, "puts code that nobody keeps into every program")
 
 
@@ -133,12 +77,12 @@ def _behind(program: str, argv: list[str], at: int, skip: int, takes: frozenset[
             at += 1
             break
         if word[:1] == "-" and word != "-":
-            if word in _ASKS.get(program, ()):
+            if word in groups.PREFIX_QUESTIONS.get(program, ()):
                 return []
             if word in ("-S", "--split-string") and program == "env":
                 return " ".join(argv[at + 1 : at + 2]).split() + argv[at + 2 :]
             at += 2 if word in takes else 1
-        elif program in SETTING and assignment(word):
+        elif program in programs.SETS_VARIABLES and assignment(word):
             at += 1
         elif skip:
             skip -= 1
@@ -149,9 +93,6 @@ def _behind(program: str, argv: list[str], at: int, skip: int, takes: frozenset[
     return argv[at + 1 :] if argv[at : at + 1] == ["--"] else argv[at:]
 
 
-FETCHERS: Final = frozenset("curl wget fetch http https httpie aria2c lynx nc ncat gh".split())
-_BEFORE: Final = frozenset("sudo env nohup command timeout time".split())
-_DECODERS: Final = frozenset("base64 base32 xxd openssl gunzip zcat gzip uudecode rev tr od".split())
 _ESCAPED: Final = re.compile(r"\\x[0-9a-fA-F]{2}|\\0?[0-7]{3}")
 _FETCHED: Final = re.compile(r"\$\((?:[^)]{0,80}[\s/|])?(?:curl|wget|fetch|aria2c|lynx)\s")
 
@@ -161,18 +102,18 @@ def source(command: Command) -> tuple[str, set[str], bool]:
     if command.stdin is not None:
         return command.stdin, set(), True
     texts: list[str] = []
-    programs: set[str] = set()
+    sources: set[str] = set()
     at, plain = command.piped, command.piped is not None
     for _ in range(16):
         if at is None:
             break
         words = [one for one in at.words if assignment(one) is None]
         first = 0
-        while first < len(words) and words[first].rsplit("/", 1)[-1] in _BEFORE:
+        while first < len(words) and words[first].rsplit("/", 1)[-1] in programs.PIPE_PREFIXES:
             first += 1
         words = words[first:]
         program = words[0].rsplit("/", 1)[-1] if words else ""
-        programs.add(program)
+        sources.add(program)
         if at.stdin is not None:
             texts.append(at.stdin)
         elif program in ("echo", "printf"):
@@ -183,7 +124,7 @@ def source(command: Command) -> tuple[str, set[str], bool]:
         elif program not in ("tee", "cat") or at.piped is None:
             plain = False
         at = at.piped
-    return "\n".join(texts), programs, plain
+    return "\n".join(texts), sources, plain
 
 
 def fetched(text: str) -> bool:
@@ -196,10 +137,10 @@ def unread(text: str) -> tuple[int, str]:
     if fetched(text + " "):
         return 4, "runs what it fetches from the net, unseen"
     said = [one.split() for one in text[:MAX_UNREAD].strip("$()\"' ").split("|")]
-    programs = [one[0].rsplit("/", 1)[-1] for one in said if one]
-    if not _DECODERS.isdisjoint(programs):
+    sources = [one[0].rsplit("/", 1)[-1] for one in said if one]
+    if not programs.DECODERS.isdisjoint(sources):
         return 4, "runs what is hidden in another encoding"
-    if text[:2] == "$(" and len(said) == 1 and (programs[:1] <= [""] or _sets_up(programs[0], said[0])):
+    if text[:2] == "$(" and len(said) == 1 and (sources[:1] <= [""] or _sets_up(sources[0], said[0])):
         return 1, "sets up this shell as another program says"
     return 3, "runs what the command does not tell"
 
@@ -210,16 +151,11 @@ MAX_UNREAD: Final = 4096
 
 def _sets_up(program: str, words: list[str]) -> bool:
     """Tells whether a program's output is made to be run by the shell that asks for it: ``ssh-agent -s``."""
-    return program in _AGENTS or (program not in _SAYS and any(one in _SETS_UP for one in words[1:4]))
+    return program in programs.SHELL_AGENTS or (
+        program not in programs.SAYS_OTHERS_TEXT and any(one in programs.SETUP_WORDS for one in words[1:4])
+    )
 
 
-_AGENTS: Final = frozenset("ssh-agent gpg-agent keychain dircolors lesspipe lesspipe.sh resize tset luarocks".split())
-_SETS_UP: Final = frozenset(
-    "init env shellenv hook shell-hook shell.bash completion completions activate docker-env docker-machine alias "
-    "--alias --print-bin --shellenv virtualenv-init configure bash zsh".split()
-)
-_SAYS: Final = frozenset("echo printf cat head tail sed awk grep cut jq yq ssh python python3 node".split())
-"""Programs that say what somebody else wrote."""
 _WHOLE: Final = re.compile(r"\$(?:\w+|\{\w+\}|\(.*\))", re.DOTALL)
 
 
@@ -231,14 +167,14 @@ def hidden(text: str) -> bool:
 
 def runs_source(run: Run, command: Command, *, lines: bool, reads: Callable[[Run, str], None] | None = None) -> None:
     """Judge a shell (``lines``) or an interpreter that runs what it reads; ``reads`` judges a language of its own."""
-    text, programs, plain = source(command)
-    if programs & FETCHERS or fetched(text):
+    text, sources, plain = source(command)
+    if sources & programs.FETCHERS or fetched(text):
         run.note(4, "runs what it fetches from the net, unseen")
-    elif "history" in programs:
+    elif "history" in sources:
         run.note(4, "runs again what was run before")
-    elif programs & _DECODERS or _ESCAPED.search(text, 0, 65_536):
+    elif sources & programs.DECODERS or _ESCAPED.search(text, 0, 65_536):
         run.note(4, "runs what is hidden in another encoding")
-    elif not plain and programs:
+    elif not plain and sources:
         run.note(3, "runs what another command says")
     if text:
         if reads is not None:
@@ -247,7 +183,7 @@ def runs_source(run: Run, command: Command, *, lines: bool, reads: Callable[[Run
             run.within(text)
         else:
             code.judge(run, text)
-    read = [target for sign, target in command.redirects if sign in ("<", "<>") and target not in STDIN]
+    read = [target for sign, target in command.redirects if sign in ("<", "<>") and target not in programs.STDIN_NAMES]
     for target in read:
         run.note(*(unread(target) if target[:2] == "$(" else (1, "runs a script")))
         run.starts(target, reads if reads is not None or lines else code.judge)
@@ -285,7 +221,7 @@ def shell(run: Run, argv: list[str], command: Command) -> None:
         if word == "-":
             at += 1
             continue
-        if word in STDIN:
+        if word in programs.STDIN_NAMES:
             break
         if word[:1] in "-+":
             if "c" in word[1:] or word == "--command":
@@ -324,10 +260,6 @@ def _arguments(text: str, words: list[str]) -> str:
     return text.replace('"$@"', said, 64).replace("$@", said, 64).replace("$*", said, 64)
 
 
-STDIN: Final = frozenset(("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"))
-"""Names of what a command reads."""
-
-
 def evaluate(run: Run, argv: list[str], command: Command) -> None:
     """``eval`` and ``source``."""
     text = " ".join(argv[1:])
@@ -335,7 +267,7 @@ def evaluate(run: Run, argv: list[str], command: Command) -> None:
         run.note(4, "runs what it fetches from the net, unseen")
     if argv[0] == "eval":
         run.within(text)
-    elif not STDIN.isdisjoint(argv[1:2]):
+    elif not programs.STDIN_NAMES.isdisjoint(argv[1:2]):
         runs_source(run, command, lines=True)
     else:
         run.note(*(unread(argv[1]) if text[:2] == "$(" else (1, "runs a script in this shell")))
@@ -344,13 +276,13 @@ def evaluate(run: Run, argv: list[str], command: Command) -> None:
 
 def watch(run: Run, argv: list[str], _command: Command) -> None:
     """``watch`` hands its words to a shell."""
-    found = options.read(argv[1:], frozenset(("-n", "-q", "--interval")), until=True)
+    found = options.read(argv[1:], programs.WRAP_WATCH_TAKES, until=True)
     run.within(" ".join(found.args))
 
 
 def switch_user(run: Run, argv: list[str], command: Command) -> None:
     """``su -c``, ``runuser -c``, ``runuser -u user -- command``, ``sg group -c``."""
-    found = options.read(argv[1:], frozenset(("-c", "--command", "-s", "-g", "-u")))
+    found = options.read(argv[1:], programs.WRAP_SWITCH_USER_TAKES)
     text = found.value("-c", "--command")
     if text:
         run.within(text)
@@ -406,25 +338,15 @@ def remote(run: Run, argv: list[str], command: Command) -> None:
         run.note(0, "only tells of itself")
 
 
-_EXEC_TAKES: Final = frozenset(
-    "-u -e -w -n -c -f -H --user --env --workdir --index --namespace --context --container --env-file -p "
-    "--project-name --file --profile -v --volume --name --network --platform --entrypoint --mount --memory "
-    "--cpus -m --label -l --host --publish --hostname --add-host --restart --kubeconfig --cluster -a --app "
-    "--security-opt --cap-add --cap-drop --device --gpus --ulimit --pid --ipc --userns --log-driver --log-opt "
-    "--tmpfs --shm-size --network-alias --ip --dns --stop-signal --health-cmd --health-interval --expose "
-    "--annotation --cidfile --cgroupns --runtime --pull --attach --detach-keys".split()
-)
-
-
 def in_container(run: Run, argv: list[str], command: Command) -> bool:
     """``docker exec``, ``docker run``, ``kubectl exec``: judges the command inside; False where there is none."""
-    found = options.read(argv[1:], _EXEC_TAKES)
+    found = options.read(argv[1:], programs.CONTAINER_TAKES)
     words = found.args
     place = next((at for at, one in enumerate(words[:3]) if one in ("exec", "run", "debug", "rsh")), -1)
     if place < 0 or len(words) <= place + 1:
         return False
     at = argv.index(words[place]) + 1
-    inner = options.read(argv[at:], _EXEC_TAKES, until=True)
+    inner = options.read(argv[at:], programs.CONTAINER_TAKES, until=True)
     if not inner.args:
         return False
     name, *rest = inner.args
@@ -434,7 +356,7 @@ def in_container(run: Run, argv: list[str], command: Command) -> bool:
     ):
         run.note(4, "gives a container the whole machine")
     while rest and rest[0][:1] == "-" and rest[0] != "--":
-        rest = rest[2:] if rest[0] in _EXEC_TAKES else rest[1:]
+        rest = rest[2:] if rest[0] in programs.CONTAINER_TAKES else rest[1:]
     if rest[:1] == ["--"]:
         rest = rest[1:]
     run.note(1, "runs a command in a container")
@@ -454,13 +376,6 @@ def in_container(run: Run, argv: list[str], command: Command) -> bool:
     return True
 
 
-_TMUX_RUNS: Final = frozenset(
-    "new-session new new-window neww split-window splitw respawn-pane respawnp respawn-window respawnw run-shell run "
-    "display-popup popup pipe-pane pipep".split()
-)
-_TMUX_TYPES: Final = frozenset(("send-keys", "send"))
-_TMUX_TAKES: Final = frozenset("-c -e -F -l -n -N -p -s -t -x -y -d -w -h".split())
-_TMUX_GLOBAL: Final = frozenset(("-L", "-S", "-f", "-T"))
 _TMUX_KEY: Final = re.compile(r"(?:[CMS]-.{1,8}|Enter|Escape|Tab|Space|BSpace|Up|Down|Left|Right|Home|End|F\d{1,2})$")
 
 
@@ -469,15 +384,15 @@ def terminals(run: Run, argv: list[str], command: Command) -> None:
     if argv[0] == "tmux":
         at = 1
         while at < len(argv) and argv[at][:1] == "-":
-            at += 2 if argv[at] in _TMUX_GLOBAL else 1
+            at += 2 if argv[at] in programs.TMUX_GLOBAL else 1
         name = argv[at] if at < len(argv) else ""
-        takes = _TMUX_TAKES - {"-d", "-h"} if name != "display-popup" else _TMUX_TAKES
-        found = options.read(argv[at + 1 :], takes, until=name in _TMUX_RUNS)
-        if name in _TMUX_RUNS and found.args:
+        takes = programs.TMUX_TAKES - {"-d", "-h"} if name != "display-popup" else programs.TMUX_TAKES
+        found = options.read(argv[at + 1 :], takes, until=name in programs.TMUX_RUNS)
+        if name in programs.TMUX_RUNS and found.args:
             run.note(1, "runs a command in another window")
             run.within(" ".join(found.args))
             return
-        if name in _TMUX_TYPES:
+        if name in programs.TMUX_TYPES:
             run.note(1, "types into another window")
             run.within(" ".join(one for one in found.args if not _TMUX_KEY.match(one)))
             return
@@ -486,17 +401,12 @@ def terminals(run: Run, argv: list[str], command: Command) -> None:
         run.within(" ".join(argv[argv.index("stuff") + 1 :]).replace("\\n", "\n"))
         return
     else:
-        found = options.read(argv[1:], frozenset(("-c", "-h", "-S", "-s", "-t", "-T", "-dmS", "-DmS")), until=True)
+        found = options.read(argv[1:], programs.WRAP_TERMINALS_TAKES, until=True)
         if found.args and not found.has("-X", "-r", "-x", "-ls", "-list"):
             run.inner(found.args, command)
             return
     if not table.apply(run, argv[0], argv):
         run.note(1, "works with terminals")
-
-
-_XARGS_TAKES: Final = frozenset(
-    "-I -J -n -P -L -d -E -s -a -j -S --max-args --max-procs --delimiter --arg-file --jobs --colsep".split()
-)
 
 
 def socket(run: Run, argv: list[str], command: Command) -> None:
@@ -515,7 +425,7 @@ def socket(run: Run, argv: list[str], command: Command) -> None:
 
 def xargs(run: Run, argv: list[str], command: Command) -> None:
     """``xargs`` and ``parallel``: what comes through the pipe becomes arguments."""
-    found = options.read(argv[1:], _XARGS_TAKES, until=True)
+    found = options.read(argv[1:], programs.XARGS_TAKES, until=True)
     words = found.args
     given: list[str] = []
     for sign in (":::", "::::"):
@@ -569,12 +479,6 @@ _PIPED: Final = "$(piped)"
 """Stands for operands of which nothing is known."""
 
 
-_SHOWS: Final = frozenset(
-    "ls cat grep egrep echo printf head tail wc file stat du md5sum sha256sum basename dirname test".split()
-)
-"""Programs that change nothing that a search hands to them, unless their options say so."""
-
-
 def _search(command: Command) -> list[str] | None:
     """Return the words of the ``find`` whose results come through the pipe, None if there is none."""
     at = command.piped
@@ -590,7 +494,7 @@ def _search(command: Command) -> list[str] | None:
 
 def _hand_over(run: Run, watch: Watch, search: list[str], inner: list[str], hole: str, command: Command) -> None:
     """Judge, for the guard alone, a command with each protected file that a search would hand to it."""
-    if not inner or inner[0].rsplit("/", 1)[-1] in _SHOWS:
+    if not inner or inner[0].rsplit("/", 1)[-1] in programs.CHANGES_NOTHING_FOUND:
         return
     for path in watch.entries(search, starts(search), run):
         if watch.danger:
@@ -635,12 +539,8 @@ def starts(words: list[str]) -> list[str]:
     return found or ["."]
 
 
-_NARROWING: Final = frozenset("-name -iname -path -ipath -regex -iregex -wholename -iwholename -empty -inum".split())
-"""Tests of ``find`` that name what is meant; by age, size and type alone anything may be hit."""
-
-
 def _below(start: str, words: list[str], *, some: bool = False) -> str:
-    narrow = some or any(one in _NARROWING for one in words) or words[0].rsplit("/", 1)[-1] != "find"
+    narrow = some or any(one in programs.FIND_NARROWING for one in words) or words[0].rsplit("/", 1)[-1] != "find"
     return start.rstrip("/") + ("/?*" if narrow else "/*")
 
 
@@ -682,23 +582,3 @@ def find(run: Run, argv: list[str], command: Command) -> None:
         watch.paused -= 1
         for inner in handed[:16]:
             _hand_over(run, watch, argv, inner, "{}", command)
-
-
-HANDLERS: Final[dict[str, Handler]] = {
-    **dict.fromkeys(leaks.SHELLS, shell),
-    **dict.fromkeys(("eval", "source", "."), evaluate),
-    "watch": watch,
-    "su": switch_user,
-    "runuser": switch_user,
-    "sg": switch_user,
-    "script": record,
-    **dict.fromkeys("xterm gnome-terminal konsole xfce4-terminal alacritty kitty foot urxvt".split(), terminal_window),
-    "ssh": remote,
-    "autossh": remote,
-    **dict.fromkeys("socat nc ncat netcat telnet".split(), socket),
-    "xargs": xargs,
-    "parallel": xargs,
-    "find": find,
-    "tmux": terminals,
-    "screen": terminals,
-}

@@ -13,8 +13,8 @@ import pytest
 from callosum.gate.local import LocalGate
 from callosum.model import Call, Classification, Verdict
 from callosum.rules import RuleSet
-from callosum.rules.guard import ENDPOINTS
-from callosum.rules.protected import KEPT
+from callosum.rules import lexicon as lex
+from callosum.rules.lexicon import lists
 from callosum.server.app import ENDPOINTS as SERVED
 
 HERE = Path(__file__).parent / "guard"
@@ -167,9 +167,9 @@ def test_file_search_is_tested_against_the_real_files_of_a_state_folder(tmp_path
         )
         held = {one.name for one in tmp_path.rglob("*") if one.is_file()}
     assert held
-    assert held <= {one.rsplit("/", 1)[-1] for one in KEPT}
+    assert held <= {one.rsplit("/", 1)[-1] for one in lists.STATE_FILES}
 
 
 def test_every_path_of_the_server_is_known_to_the_guard() -> None:
     """The guard distinguishes the gate from another service at the same port by its paths."""
-    assert {one.path.split("/")[1] for one in SERVED} - ENDPOINTS == {"health"}
+    assert {one.path.split("/")[1] for one in SERVED} - lex.GATE_ENDPOINTS == {"health"}
