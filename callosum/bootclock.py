@@ -18,6 +18,10 @@ _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 BOOT_CLOCK: Final = time.CLOCK_BOOTTIME if _LINUX else time.CLOCK_MONOTONIC
 """The clock of ``boot_now``, for code that must avoid the cost of a function call."""
 
+_TRIES: Final = 20
+_CLOSE: Final = 100_000
+"""Nanoseconds between two readings of the boot clock that count as one moment."""
+
 _boot_id: str | None = None
 
 
@@ -44,3 +48,19 @@ def boot_now() -> float:
 def boot_now_ns() -> int:
     """Return the same in nanoseconds."""
     return time.clock_gettime_ns(BOOT_CLOCK)
+
+
+def wall_offset() -> int:
+    """Return the microseconds by which the wall clock is ahead of the boot clock.
+
+    A busy machine may pause a process between two readings, for longer than a lease may be wrong. So the wall clock is
+    read between two readings of the boot clock, and of up to 20 tries the one with the shortest pause counts.
+    """
+    shortest, offset = 0, 0
+    for tries in range(_TRIES):
+        before, wall, after = boot_now_ns(), time.time_ns(), boot_now_ns()
+        if not tries or after - before < shortest:
+            shortest, offset = after - before, wall - (before + after) // 2
+        if shortest < _CLOSE:
+            break
+    return offset // 1000

@@ -18,8 +18,8 @@ from bench.budget.size import LONGEST, objects_without_docstring
 
 FILE: Final = "budget.toml"
 ROOT: Final = Path(__file__).resolve().parents[2]
-ROOM: Final = {"calls": 1.01, "served": 1.1, "modules": 1.0, "cpu": 1.2}
-"""How far above its figure a measurement may be, by a part of the key. Lines, nodes and objects have no room."""
+ROOM: Final = {"waited": 1.01, "calls": 1.05, "served": 1.1, "modules": 1.0, "cpu": 1.2}
+"""How far above its figure a measurement may be, by a word of the key. Lines, nodes and objects have no room."""
 SETTLED: Final = {"calls": 0.995, "served": 0.9, "cpu": 0.9}
 """The share of its figure below which a noisy measurement lowers it, by a part of the key."""
 _FLOORS: Final = ("docstrings.",)
@@ -51,7 +51,7 @@ def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def limit(key: str, figure: Any) -> Any:
     """Return the highest measurement that a figure permits."""
-    room = next((room for part, room in ROOM.items() if part in key.split(".")), None)
+    room = next((room for word, room in ROOM.items() if word in key.replace(" ", ".").split(".")), None)
     return figure if room is None else figure * room
 
 

@@ -24,7 +24,7 @@ from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.model import Entry
 from callosum.settings import Settings
 from callosum.stores import names
-from callosum.stores.copy_items import JOURNAL, PAGE, Item, journal_of, merged, records_of, written
+from callosum.stores.copy_items import JOURNAL, PAGE, CopyItem, journal_of, merged, records_of, written
 from callosum.stores.kernel import Kernel
 from callosum.stores.opening import open_store, scheme_of
 from callosum.stores.port import Engine, Overtaken, Written
@@ -169,8 +169,8 @@ def _newest(engine: Engine) -> int:
         return max((entry.seq for entry in reader.page(0, 1, newest=True)), default=0)
 
 
-_NONE: Final = Item(b"", b"")
-_WALKS: Final[Mapping[str, Callable[[Engine, bytes], Iterator[list[Item]]]]] = {
+_NONE: Final = CopyItem(b"", b"")
+_WALKS: Final[Mapping[str, Callable[[Engine, bytes], Iterator[list[CopyItem]]]]] = {
     JOURNAL: journal_of,
     _RECORDS: records_of,
 }
@@ -216,17 +216,17 @@ class _Copying:
             words += different
         return {kind: Compared(count, digest.hexdigest()) for kind, (count, digest) in found.items()}, words
 
-    def _walk(self, what: str, work: str, after: bytes) -> Iterator[tuple[bytes, list[Item], list[str]]]:
+    def _walk(self, what: str, work: str, after: bytes) -> Iterator[tuple[bytes, list[CopyItem], list[str]]]:
         """Go through both stores behind a place and make the target the same, page by page.
 
         Yield the place that was reached, what the source has up to there, and the differences in words.
         """
         walk = _WALKS[what]
-        items: list[Item] = []
-        lacking: list[Item] = []
-        spare: list[Item] = []
+        items: list[CopyItem] = []
+        lacking: list[CopyItem] = []
+        spare: list[CopyItem] = []
         words: list[str] = []
-        previous: Item | None = None
+        previous: CopyItem | None = None
         count = 0
         for ours, theirs in merged(walk(self._source, after), walk(self._target, after)):
             if ours is not None:
@@ -251,7 +251,7 @@ class _Copying:
             self._tell(work, count + len(items))
             yield (previous or _NONE).place, items, words
 
-    def _refuse_same_moment(self, one: Item | None, other: Item) -> None:
+    def _refuse_same_moment(self, one: CopyItem | None, other: CopyItem) -> None:
         """Refuse two namespaces with an entry at one moment, which only an engine with a clock for each can hold."""
         if one is None or one.entry is None or other.entry is None or one.entry.seq != other.entry.seq:
             return
@@ -261,7 +261,7 @@ class _Copying:
                 f"{other.entry.seq}: only a Redis Cluster can hold both"
             )
 
-    def _mend(self, lacking: Sequence[Item], spare: Sequence[Item]) -> None:
+    def _mend(self, lacking: Sequence[CopyItem], spare: Sequence[CopyItem]) -> None:
         """Take from the target what is spare, and write what it lacks."""
         dropped = [item.entry for item in spare if item.entry is not None]
         if dropped:

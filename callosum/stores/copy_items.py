@@ -36,7 +36,7 @@ _as_json: Final = msgspec.json.Encoder().encode
 _comparable: Final = msgspec.json.Encoder(enc_hook=str, order="deterministic").encode
 
 
-class Item(Struct, frozen=True):
+class CopyItem(Struct, frozen=True):
     """An entry with the record that belongs to it, or a record.
 
     ``place`` orders the items: for an entry its position and namespace, for a record its name. ``about`` is the opening
@@ -48,7 +48,7 @@ class Item(Struct, frozen=True):
     entry: Entry | None = None
     about: Entry | None = None
 
-    def same(self, other: Item) -> bool:
+    def same(self, other: CopyItem) -> bool:
         """Return True if a gate finds the same in both."""
         return self.value == other.value and self.text() == other.text()
 
@@ -67,7 +67,7 @@ class Item(Struct, frozen=True):
         return f"{self.kind()} {where}"
 
 
-def records_of(engine: Engine, after: bytes) -> Iterator[list[Item]]:
+def records_of(engine: Engine, after: bytes) -> Iterator[list[CopyItem]]:
     """Yield the records behind a name in pages. Those of entries come with the journal."""
     for first, end in ((after + b"\x00", bytes((OF_ENTRY,))), (max(after + b"\x00", b"b"), b"\xff")):
         start = first
@@ -75,13 +75,13 @@ def records_of(engine: Engine, after: bytes) -> Iterator[list[Item]]:
             with engine.snapshot() as reader:
                 found = reader.scan(start, end, PAGE)
             if found:
-                yield [Item(bytes(name), bytes(value)) for name, value in found]
+                yield [CopyItem(bytes(name), bytes(value)) for name, value in found]
             if len(found) < PAGE:
                 break
             start = bytes(found[-1][0]) + b"\x00"
 
 
-def journal_of(engine: Engine, after: bytes) -> Iterator[list[Item]]:
+def journal_of(engine: Engine, after: bytes) -> Iterator[list[CopyItem]]:
     """Yield the entries behind a place in pages, each with its record."""
     at = max(0, int.from_bytes(after[:8], "big") - 1)  # another namespace may have an entry at the same position
     openings: dict[int, Entry] = {}
@@ -96,7 +96,7 @@ def journal_of(engine: Engine, after: bytes) -> Iterator[list[Item]]:
                 openings[entry.seq] = entry
             first = openings.get(entry.action)
             about = first if first is not None and entry.seq != first.seq and _repeats(entry, first) else None
-            items.append(Item(name[-8:] + name[1:17], values.get(name, b""), entry, about))
+            items.append(CopyItem(name[-8:] + name[1:17], values.get(name, b""), entry, about))
         if len(openings) > _OPENINGS:
             openings.clear()
         items = sorted([item for item in items if item.place > after], key=lambda item: item.place)
@@ -115,7 +115,9 @@ def _repeats(entry: Entry, opening: Entry) -> bool:
     ) and not (entry.verdict or entry.rule)
 
 
-def merged(ours: Iterator[list[Item]], theirs: Iterator[list[Item]]) -> Iterator[tuple[Item | None, Item | None]]:
+def merged(
+    ours: Iterator[list[CopyItem]], theirs: Iterator[list[CopyItem]]
+) -> Iterator[tuple[CopyItem | None, CopyItem | None]]:
     """Yield what has the same place in both, and what only one of them has, in the order of places."""
     right = (item for page in ours for item in page)
     left = (item for page in theirs for item in page)
@@ -132,7 +134,7 @@ def merged(ours: Iterator[list[Item]], theirs: Iterator[list[Item]]) -> Iterator
             one, other = next(right, None), next(left, None)
 
 
-def written(item: Item, one: Entry) -> Written:
+def written(item: CopyItem, one: Entry) -> Written:
     """Return an entry with its record as a transaction takes it."""
     about = None
     if (first := item.about) is not None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from callosum.bootclock import BOOT_CLOCK, boot_id, boot_now_ns
+from callosum.bootclock import BOOT_CLOCK, boot_id, boot_now_ns, wall_offset
 from callosum.model import SECOND
 from callosum.stores.sqlite.statements import CLOCK, SET_FACT
 
@@ -47,7 +47,7 @@ class AgreedClock:
             return
         with suppress(sqlite3.Error):  # a file that cannot be read or written now raises its own error later
             stored, leased, last = execute(CLOCK).fetchone()
-            own_offset = time.time_ns() // 1000 - _boot()
+            own_offset = wall_offset()
             stored_offset = _offset_of(stored, boot)
             if stored_offset is not None and abs(own_offset - stored_offset) <= _TOLERANCE:
                 self._offset, self.apart = own_offset, 0
@@ -59,18 +59,20 @@ class AgreedClock:
                 now = _boot()
                 execute(SET_FACT, ("clock", f"{boot} {own_offset + now} {now}"))
                 stored_offset = own_offset
-            self._offset, self.apart = stored_offset, time.time_ns() // 1000 - _boot() - stored_offset
+            self._offset, self.apart = stored_offset, wall_offset() - stored_offset
             if abs(self.apart) <= _TOLERANCE:
                 self.apart = 0
 
     def _machine(self, own_offset: int) -> int:
         """Return the machine's difference of wall and boot clock, if only this process's difference is wrong."""
+        before = _boot()
         try:
             os.utime(self._probe)
-            found = self._probe.stat().st_mtime_ns // 1000 - _boot()
+            touched = self._probe.stat().st_mtime_ns // 1000
         except OSError:
             return own_offset
-        return found if abs(found - own_offset) > _TOLERANCE else own_offset
+        right = touched - _boot() - _TOLERANCE <= own_offset <= touched - before + _TOLERANCE
+        return own_offset if right else touched - before
 
 
 def _boot() -> int:

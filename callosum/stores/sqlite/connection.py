@@ -101,28 +101,6 @@ class SqliteConnection:
     One cursor runs all statements, because each is read to its end before the next.
     """
 
-    __slots__ = (
-        "begun",
-        "born",
-        "busy",
-        "calm",
-        "changes",
-        "connection",
-        "entry",
-        "execute",
-        "folder",
-        "inode",
-        "log",
-        "looked",
-        "side",
-        "small",
-        "synced",
-        "tended",
-        "transaction",
-        "upto",
-        "watch",
-    )
-
     connection: sqlite3.Connection
     execute: Execute
     """Both are set once ``born`` is not negative."""
@@ -172,6 +150,7 @@ class SqliteConnections:
         self._open: dict[tuple[int, int], sqlite3.Cursor] = {}
         self._files: dict[tuple[int, int], list[int]] = {}
         self._links: dict[tuple[int, int], SqliteConnection] = {}
+        self._anew = f"{path} was opened anew meanwhile"
         self._guard = threading.RLock()
         self._tended = False
         self._replaced = 0
@@ -324,7 +303,7 @@ class SqliteConnections:
         ``StoreUnavailable`` if another thread found that since the transaction began: its fate is unknown.
         """
         if link.changes != self._changes:
-            raise StoreUnavailable(self._anew())
+            raise StoreUnavailable(self._anew)
         folder = self._folder_state()
         same = folder is not None and folder == link.folder
         if not (same or self._is_there(link)):
@@ -332,11 +311,8 @@ class SqliteConnections:
             self._leave(link, why)
             raise refusal(why)
         if not self._look_at_log(link, there=same):
-            raise refusal(self.changed) if self.changed else StoreUnavailable(self._anew())
+            raise refusal(self.changed) if self.changed else StoreUnavailable(self._anew)
         link.folder = folder
-
-    def _anew(self) -> str:
-        return f"{self.path} was opened anew meanwhile"
 
     def _folder_state(self) -> tuple[int, int] | None:
         """Return a value that differs once a file of the folder was removed or replaced; None if it changed just now.
@@ -513,7 +489,9 @@ class SqliteConnections:
             try:
                 fcntl.flock(link.synced, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if self._is_synced(link, seq):
+                found = os.pread(link.synced, _PAIR.size, _PAIR.size)
+                inode, synced = _PAIR.unpack(found.ljust(_PAIR.size, b"\0"))
+                if inode == link.inode and synced >= seq:
                     return False
                 if time.monotonic() > deadline:  # the process that syncs was stopped, so each syncs for itself
                     _sync_file(link.log)
@@ -571,11 +549,6 @@ class SqliteConnections:
         watch.is_whole()
         return watch
 
-    def _is_synced(self, link: SqliteConnection, seq: int) -> bool:
-        found = os.pread(link.synced, _PAIR.size, _PAIR.size)
-        inode, synced = _PAIR.unpack(found.ljust(_PAIR.size, b"\0"))
-        return bool(inode == link.inode and synced >= seq)
-
     def undo(self) -> None:
         """Roll back what ``begin`` started, if it is still open."""
         link = self.here.link
@@ -622,11 +595,6 @@ class SqliteConnections:
 
     def close(self) -> None:
         """Close what this process opened."""
-        self._close_all()
-        self.here = _Here()
-        """This thread's connection, as ``here.link``."""
-
-    def _close_all(self) -> None:
         with self._guard:
             for place in list(self._files):
                 if place[0] == os.getpid():
@@ -634,6 +602,7 @@ class SqliteConnections:
             self._open.clear()
             self._files.clear()
             self._links.clear()
+        self.here = _Here()
 
     def _connect(self, link: SqliteConnection) -> None:
         """Open the file for this thread, replacing what it has open in this process."""

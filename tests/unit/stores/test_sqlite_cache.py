@@ -111,26 +111,6 @@ def test_first_report_by_another_process_is_kept(pair: tuple[LocalGate, LocalGat
     assert report.state is State.FAILED
 
 
-def test_second_report_by_the_same_process_gets_a_note(pair: tuple[LocalGate, LocalGate]) -> None:
-    gate, _ = pair
-    id = write(gate, "mira", "one")
-    assert gate.complete("mira", id=id).ok
-    assert gate.complete("mira", id=id).note
-
-
-def test_two_sessions_of_one_process_conflict_with_each_other(pair: tuple[LocalGate, LocalGate]) -> None:
-    gate, _ = pair
-    first = write(gate, "mira", "one", __file__)
-    second = write(gate, "doug", "two", "/other.md")
-    gate.complete("mira", id=first)
-    gate.complete("doug", id=second)
-    decision = gate.intercept(Call("doug", "write", {"path": __file__, "content": "three"}, call_id="d"))
-    assert [conflict.kind for conflict in decision.conflicts] == ["stale"]
-    gate.complete("doug", id=decision.id)
-    decision = gate.intercept(Call("mira", "write", {"path": __file__, "content": "four"}, call_id="m"))
-    assert [conflict.kind for conflict in decision.conflicts] == ["stale"]
-
-
 def test_action_that_was_taken_back_is_not_the_newest(pair: tuple[LocalGate, LocalGate]) -> None:
     gate, other = pair
     gate.complete("mira", id=write(gate, "mira", "one"))
