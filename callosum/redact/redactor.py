@@ -16,7 +16,7 @@ import re2
 
 from callosum.redact.conditions import bare, condition, is_secret, quoted
 from callosum.redact.disguises import UNDISGUISED, undisguised
-from callosum.redact.shape_table import TABLE, Row, expand, rows
+from callosum.redact.shape_table import TABLE, ShapeRow, expand, rows
 
 MARKER: Final = "[redacted]"
 """The replacement of a secret."""
@@ -92,17 +92,17 @@ def marker(secret: bytes) -> bytes:
     return secret if _IS_MARKED.fullmatch(secret) else MARKER.encode()
 
 
-class Rule:
+class Shape:
     """A row of the table, whose patterns are compiled when a text may match them for the first time."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: ShapeRow) -> None:
         self.id, self.clue, self.sign = row.id, row.clue, row.sign.encode()
         self.pattern = row.pattern if isinstance(row.pattern, str) else "".join(row.pattern)
         self.looser = _looser(self.pattern)
         """A pattern that matches every text with such a secret."""
         self._conditions = [condition(name) for name in row.when]
         self._shortest = row.shortest
-        self._each = Rule(TABLE.each[row.each]) if row.each else None
+        self._each = Shape(TABLE.each[row.each]) if row.each else None
 
     @cached_property
     def search(self) -> Any:
@@ -136,7 +136,7 @@ class Rule:
         return whole[:start] + shown + whole[start + len(secret) :]
 
 
-class _Assignments(Rule):
+class _Assignments(Shape):
     """The values under secret names. The groups of the pattern are a name and the separator behind it, twice."""
 
     @cached_property
@@ -174,22 +174,22 @@ class Redactor:
     """
 
     def __init__(self) -> None:
-        self.rules: tuple[Rule, ...] = tuple(
-            [_Assignments(row) if row.id == "assignment" else Rule(row) for row in rows()]
+        self.rules: tuple[Shape, ...] = tuple(
+            [_Assignments(row) if row.id == "assignment" else Shape(row) for row in rows()]
         )
         self.plain: set[str] = {""}
         """Short texts without a secret, and the empty one. Bounded."""
 
     @cached_property
-    def _by_literal(self) -> tuple[Any, list[Rule]]:
+    def _by_literal(self) -> tuple[Any, list[Shape]]:
         """A search for the literals of the rows without a clue, and these rows."""
         found = [rule for rule in self.rules if not rule.clue]
         return _filter_of(rule.looser for rule in found), found
 
     @cached_property
-    def _by_clue(self) -> list[tuple[Any, list[list[Rule]]]]:
+    def _by_clue(self) -> list[tuple[Any, list[list[Shape]]]]:
         """Searches for clues, and the rules of each clue. A search for all clues would need many times the states."""
-        clues: dict[str, list[Rule]] = {}
+        clues: dict[str, list[Shape]] = {}
         for rule in self.rules:
             clues.setdefault(rule.clue, []).append(rule)
         clues.pop("", None)
@@ -201,7 +201,7 @@ class Redactor:
             for group in groups
         ]
 
-    def possible(self, data: bytes) -> list[Rule]:
+    def possible(self, data: bytes) -> list[Shape]:
         """Return the rules that may match, in their order. This is cheap if there are none."""
         by_literal, found = self._by_literal
         there = by_literal(data, True)
@@ -212,7 +212,7 @@ class Redactor:
         return sorted([rule for rule in rules if rule.sign in data], key=self._order) if rules else rules
 
     @cached_property
-    def _order(self) -> Callable[[Rule], int]:
+    def _order(self) -> Callable[[Shape], int]:
         return {rule: at for at, rule in enumerate(self.rules)}.__getitem__
 
     def is_plain(self, *texts: str) -> bool:

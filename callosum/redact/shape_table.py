@@ -20,7 +20,7 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A part of the table that has no other fields."""
 
 
-class Row(_Strict, frozen=True, kw_only=True):
+class ShapeRow(_Strict, frozen=True, kw_only=True):
     """One shape of a secret; the head of ``shapes.toml`` describes the fields."""
 
     id: str = ""
@@ -50,10 +50,10 @@ class _Table(_Strict, frozen=True):
     fragments: dict[str, Pattern]
     clues: dict[str, Pattern]
     conditions: dict[str, Pattern]
-    each: dict[str, Row]
+    each: dict[str, ShapeRow]
     names: dict[str, str]
     kinds: dict[str, _Kind]
-    rows: dict[str, tuple[Row, ...]]
+    rows: dict[str, tuple[ShapeRow, ...]]
 
 
 def _load(text: str) -> _Table:
@@ -90,7 +90,7 @@ def expand(pattern: Pattern, **parts: Pattern) -> str:
     return _FRAGMENT.sub(lambda named: expand(fragments[named[1]], **parts), joined)
 
 
-def rows() -> list[Row]:
+def rows() -> list[ShapeRow]:
     """Return the rows of all kinds in the order in which they are searched, each complete and in its frame."""
     return [
         msgspec.structs.replace(

@@ -11,14 +11,14 @@ from bench.redaction import fill
 from callosum.redact import MARKER, redact_text
 from callosum.redact.conditions import condition
 from callosum.redact.redactor import REDACTOR, marker
-from callosum.redact.shape_table import TABLE, Row, _load
+from callosum.redact.shape_table import TABLE, ShapeRow, _load
 
 ROWS = [row for rows in TABLE.rows.values() for row in rows]
 RULES = {rule.id: rule for rule in REDACTOR.rules}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_row_hides_what_its_examples_mark_and_nothing_else(row: Row) -> None:
+def test_row_hides_what_its_examples_mark_and_nothing_else(row: ShapeRow) -> None:
     rule = RULES[row.id]
     assert row.match
     for example in row.match:  # a text without guillemets is hidden as a whole
