@@ -92,7 +92,7 @@ def marker(secret: bytes) -> bytes:
     return secret if _IS_MARKED.fullmatch(secret) else MARKER.encode()
 
 
-class Shape:
+class SecretShape:
     """A row of the table, whose patterns are compiled when a text may match them for the first time."""
 
     def __init__(self, row: ShapeRow) -> None:
@@ -102,7 +102,7 @@ class Shape:
         """A pattern that matches every text with such a secret."""
         self._conditions = [condition(name) for name in row.when]
         self._shortest = row.shortest
-        self._each = Shape(TABLE.each[row.each]) if row.each else None
+        self._each = SecretShape(TABLE.each[row.each]) if row.each else None
 
     @cached_property
     def search(self) -> Any:
@@ -136,7 +136,7 @@ class Shape:
         return whole[:start] + shown + whole[start + len(secret) :]
 
 
-class _Assignments(Shape):
+class _Assignments(SecretShape):
     """The values under secret names. The groups of the pattern are a name and the separator behind it, twice."""
 
     @cached_property
@@ -174,22 +174,22 @@ class Redactor:
     """
 
     def __init__(self) -> None:
-        self.rules: tuple[Shape, ...] = tuple(
-            [_Assignments(row) if row.id == "assignment" else Shape(row) for row in rows()]
+        self.rules: tuple[SecretShape, ...] = tuple(
+            [_Assignments(row) if row.id == "assignment" else SecretShape(row) for row in rows()]
         )
         self.plain: set[str] = {""}
         """Short texts without a secret, and the empty one. Bounded."""
 
     @cached_property
-    def _by_literal(self) -> tuple[Any, list[Shape]]:
+    def _by_literal(self) -> tuple[Any, list[SecretShape]]:
         """A search for the literals of the rows without a clue, and these rows."""
         found = [rule for rule in self.rules if not rule.clue]
         return _filter_of(rule.looser for rule in found), found
 
     @cached_property
-    def _by_clue(self) -> list[tuple[Any, list[list[Shape]]]]:
+    def _by_clue(self) -> list[tuple[Any, list[list[SecretShape]]]]:
         """Searches for clues, and the rules of each clue. A search for all clues would need many times the states."""
-        clues: dict[str, list[Shape]] = {}
+        clues: dict[str, list[SecretShape]] = {}
         for rule in self.rules:
             clues.setdefault(rule.clue, []).append(rule)
         clues.pop("", None)
@@ -201,7 +201,7 @@ class Redactor:
             for group in groups
         ]
 
-    def possible(self, data: bytes) -> list[Shape]:
+    def possible(self, data: bytes) -> list[SecretShape]:
         """Return the rules that may match, in their order. This is cheap if there are none."""
         by_literal, found = self._by_literal
         there = by_literal(data, True)
@@ -212,7 +212,7 @@ class Redactor:
         return sorted([rule for rule in rules if rule.sign in data], key=self._order) if rules else rules
 
     @cached_property
-    def _order(self) -> Callable[[Shape], int]:
+    def _order(self) -> Callable[[SecretShape], int]:
         return {rule: at for at, rule in enumerate(self.rules)}.__getitem__
 
     def is_plain(self, *texts: str) -> bool:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from bench import redaction
 from callosum.redact import MARKER, quote, redact_text, said, summarise
 from callosum.redact.json_lines import is_harmless
-from callosum.redact.redactor import REDACTOR, Redactor, Shape, marker
+from callosum.redact.redactor import REDACTOR, Redactor, SecretShape, marker
 from tests.support.cpu import cpu_within
 
 ROOT = Path(__file__).parents[2]
@@ -316,7 +316,7 @@ CLUED = [rule for rule in REDACTOR.rules if rule.sign or rule.clue[:4] not in ("
 
 
 @pytest.mark.parametrize("rule", CLUED, ids=lambda rule: rule.id)
-def test_text_in_which_a_pattern_finds_a_secret_has_its_clue_and_its_sign(rule: Shape) -> None:
+def test_text_in_which_a_pattern_finds_a_secret_has_its_clue_and_its_sign(rule: SecretShape) -> None:
     @given(st.from_regex(re.compile(rule.looser.replace("(?<", "(?P<").encode())))
     @settings(deadline=None, max_examples=10)
     def found(data: bytes) -> None:
