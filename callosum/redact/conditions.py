@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from callosum.redact.randomness import holds_word, looks_random
 from callosum.redact.secret_names import NAME_LIMIT, Concealment, cover
-from callosum.redact.shape_table import TABLE, expand, words
+from callosum.redact.shape_table import TABLE, compile_linear, expand, words
 
 Condition = Callable[[Any, bytes], bool]
 """Return True if a match, whose secret without quotes is given, meets the condition."""
@@ -106,9 +107,28 @@ def _card(_match: Any, number: bytes) -> bool:
     return len(set(digits)) >= _FEWEST_DIGITS and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
+@cache
+def _public_search() -> Any:
+    return compile_linear("|".join([f"(?:{expand(row.pattern)})" for row in TABLE.rows["public"]]))
+
+
+@lru_cache(maxsize=1)
+def _public_in(text: bytes) -> list[tuple[int, int]]:
+    """Return where the hashes, public keys and identifiers of a text begin and end, in ascending order."""
+    return [found.span() for found in _public_search().finditer(text)]
+
+
+def _public(match: Any, _value: bytes) -> bool:
+    """Return True if a match touches a hash, a public key or an identifier."""
+    spans = _public_in(match.string)
+    at = bisect_right(spans, (match.end() - 1, 1 << 62)) - 1
+    return at >= 0 and spans[at][1] > match.start()
+
+
 _CONDITIONS: Final[dict[str, Condition]] = {
     "named": lambda match, value: is_secret(match.group(b"name"), value),
     "named as a whole": lambda match, _: _cover_of(match.group(b"name")) is Concealment.ALL,
+    "public": _public,
     "random": lambda _, value: looks_random(value),
     "random name": lambda match, value: _cover_of(match.group(b"name")) is Concealment.RANDOM and looks_random(value),
     "random or digits": lambda _, value: looks_random(value) or len(_DIGIT.findall(value)) > 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Final
 
@@ -11,12 +12,25 @@ UNDISGUISED: Final = bytes(range(0x20, 0x7F)) + b"\t\n\r"
 """Characters that disguise nothing: visible ASCII, blanks and breaks. A text of these alone needs no closer look."""
 
 
+_WORD: Final = re.compile(r"\w+")
+_LETTER: Final = re.compile(r"[A-Za-z]")
+_ALIKE: Final = str.maketrans(
+    "аеорсхуіѕјԁһԛԝАЕОРСХУІКЅЈМТВНαορνικΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aeopcxyisjdhqwAEOPCXYIKSJMTBHaopvikABEZHIKMNOPTYX"
+)
+"""Cyrillic and Greek letters that look like Latin ones."""
+
+
 def undisguised(text: str) -> str:
-    """Return ``text`` without invisible characters, and with full-width letters as ASCII.
+    """Return ``text`` without invisible characters, with full-width letters and look-alikes in Latin words as ASCII.
 
     Tabs and line breaks stay. A text without a disguise is returned as the same object.
     """
     if text.isascii() and not text.encode().translate(None, UNDISGUISED):
         return text
     bare = without_hidden(text, keep="\t\n\r")
-    return bare if bare.isascii() else unicodedata.normalize("NFKC", bare)
+    return bare if bare.isascii() else _WORD.sub(_latin, unicodedata.normalize("NFKC", bare))
+
+
+def _latin(word: re.Match[str]) -> str:
+    latin = word[0].translate(_ALIKE)
+    return latin if latin.isascii() and _LETTER.search(word[0]) else word[0]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from callosum.redact.disguises import undisguised
 from callosum.redact.randomness import looks_random
-from callosum.redact.redactor import REDACTOR, compile_linear, is_plain
+from callosum.redact.redactor import REDACTOR, is_plain
 from callosum.redact.secret_names import (
     PAIR_VALUES,
     Concealment,
@@ -22,7 +22,7 @@ from callosum.redact.secret_names import (
     is_secret_pair,
     names_secret,
 )
-from callosum.redact.shape_table import expand
+from callosum.redact.shape_table import compile_linear, expand
 
 _INSIDE: Final = r'(?:[^"\\\n]|\\.)*'
 """The rest of a JSON string."""

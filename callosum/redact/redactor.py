@@ -16,7 +16,7 @@ import re2
 
 from callosum.redact.conditions import bare, condition, is_secret, quoted
 from callosum.redact.disguises import UNDISGUISED, undisguised
-from callosum.redact.shape_table import TABLE, ShapeRow, expand, rows
+from callosum.redact.shape_table import TABLE, ShapeRow, compile_linear, expand, rows
 
 MARKER: Final = "[redacted]"
 """The replacement of a secret."""
@@ -30,6 +30,12 @@ _REMEMBERED: Final = 4096
 _PASSES: Final = 4
 """Most passes over a text: the replacement of one secret can join the ends of another."""
 
+_OPTIONS: Final = compile_linear("x", capture=False).options
+_PUBLIC: Final = condition("public")
+_DEEPEST: Final = 2
+"""Most blanks before a value on the next line that is not in quotes."""
+_CALLED: Final = re.compile(rb"[A-Za-z_]+(?:(?:\.|::)[A-Za-z_]+)*")
+"""The name of a function."""
 _IS_MARKED: Final = re.compile(expand("<HIDDEN>").encode())
 _ANCHOR: Final = re.compile(r"[\^$]|\\.|\[(?:\\.|[^\]\\])*\]?", re.DOTALL)
 """An anchor; an escaped character and a class, which are none."""
@@ -40,23 +46,9 @@ _FIRST_NAME: Final = re.compile(r"\A((?:\(\?<name>)?)<NAME>")
 _LAST_VALUE: Final = re.compile(r"\(<(?:VALUE|WORD|NEW)>\)\Z|\.\*\?.*", re.DOTALL)
 
 
-def compile_linear(pattern: str, *, capture: bool = True) -> Any:
-    """Return a pattern of bytes that RE2 matches in linear time."""
-    return re2.compile(pattern.encode(), options=_options(capture=capture))
-
-
-def _options(*, capture: bool) -> Any:
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1  # search the bytes directly: nothing is decoded
-    options.log_errors = False
-    options.max_mem = 64 << 20  # with too little memory for its automaton RE2 becomes slow
-    options.never_capture = not capture
-    return options
-
-
 def _set_of(patterns: Iterable[str]) -> Any:
     """Return a function that finds, in one search, the numbers of the patterns that match a text."""
-    found = re2.Set.SearchSet(_options(capture=False))
+    found = re2.Set.SearchSet(_OPTIONS)
     for pattern in patterns:
         found.Add(pattern.encode())
     found.Compile()
@@ -67,7 +59,7 @@ def _filter_of(patterns: Iterable[str]) -> Any:
     """Return a function of a text and True that finds, by literals, the numbers of the patterns that may match it."""
     found = re2.Filter()
     for pattern in patterns:
-        found.Add(pattern.encode(), _options(capture=False))
+        found.Add(pattern.encode(), _OPTIONS)
     found.Compile()
     return found._filter.Match  # noqa: SLF001 - as above
 
@@ -157,11 +149,23 @@ class _Assignments(SecretShape):
             if (found := self._value.match(data, at)) is None:
                 continue
             value: bytes = found.group()
-            if not is_secret(name, bare(value)) or (not between.strip() and value[:1] == b"-"):
+            if (
+                not is_secret(name, bare(value))
+                or _PUBLIC(match, value)
+                or _is_code(between, value, data[found.end() :][:1])
+            ):
                 continue
             parts += (data[kept:at], quoted(value, mark))
             at = kept = at + len(value)
         return b"".join([*parts, data[kept:]]) if parts else data
+
+
+def _is_code(between: bytes, value: bytes, following: bytes) -> bool:
+    """Return True if a value is an option, a call or, after deep indentation, the next name of a nested structure."""
+    if not between.strip():
+        return value[:1] == b"-"
+    indented = len(between) - len(between.rstrip(b" \t")) > _DEEPEST and b"\n" in between
+    return (following == b"(" and _CALLED.fullmatch(value) is not None) or (indented and value[:1] not in b"\"'\\")
 
 
 class Redactor:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import tomllib
 from pkgutil import get_data
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+import re2
 
 Pattern = str | list[str]
 """A pattern, or its parts."""
@@ -90,6 +91,16 @@ def expand(pattern: Pattern, **parts: Pattern) -> str:
     return _FRAGMENT.sub(lambda named: expand(fragments[named[1]], **parts), joined)
 
 
+def compile_linear(pattern: str, *, capture: bool = True) -> Any:
+    """Return a pattern of bytes that RE2 matches in linear time."""
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1  # search the bytes directly: nothing is decoded
+    options.log_errors = False
+    options.max_mem = 64 << 20  # with too little memory for its automaton RE2 becomes slow
+    options.never_capture = not capture
+    return re2.compile(pattern.encode(), options=options)
+
+
 def rows() -> list[ShapeRow]:
     """Return the rows of all kinds in the order in which they are searched, each complete and in its frame."""
     return [
@@ -101,5 +112,6 @@ def rows() -> list[ShapeRow]:
             shortest=row.shortest or kind.shortest,
         )
         for name, kind in TABLE.kinds.items()
+        if name != "public"
         for row in TABLE.rows.get(name, ())
     ]

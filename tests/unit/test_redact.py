@@ -127,6 +127,8 @@ def test_recall_and_false_redaction_reach_their_targets() -> None:
         assert tally.share >= redaction.RECALL, tally.others
     shown = [text for text in redaction.HARMLESS if redact_text(text) != text]
     assert len(shown) <= redaction.FALSE * len(redaction.HARMLESS), shown
+    hard = redaction.of_hard(1)
+    assert hard.all - hard.hits <= redaction.FALSE_HARD, hard.others
 
 
 def test_summary_cuts_text_with_its_length() -> None:

@@ -11,9 +11,9 @@ from bench.redaction import fill
 from callosum.redact import MARKER, redact_text
 from callosum.redact.conditions import condition
 from callosum.redact.redactor import REDACTOR, marker
-from callosum.redact.shape_table import TABLE, ShapeRow, _load
+from callosum.redact.shape_table import TABLE, ShapeRow, _load, compile_linear, expand
 
-ROWS = [row for rows in TABLE.rows.values() for row in rows]
+ROWS = [row for kind, rows in TABLE.rows.items() if kind != "public" for row in rows]
 RULES = {rule.id: rule for rule in REDACTOR.rules}
 
 
@@ -31,6 +31,16 @@ def test_row_hides_what_its_examples_mark_and_nothing_else(row: ShapeRow) -> Non
     for text in row.not_match:
         assert rule.replaced(text.encode(), marker) == text.encode()
         assert redact_text(text) == text
+
+
+@pytest.mark.parametrize("row", TABLE.rows["public"], ids=lambda row: row.id)
+def test_public_row_keeps_its_examples_as_they_are(row: ShapeRow) -> None:
+    assert row.match
+    for example in row.match:
+        for seed in range(20):
+            text = fill(example, random.Random(seed))
+            assert compile_linear(expand(row.pattern)).search(text.encode())
+            assert redact_text(text) == text
 
 
 ROW = '[fragments]\n[clues]\n[conditions]\n[each]\n[names]\n[kinds.shape]\n[[rows.shape]]\nid = "a"\n'
