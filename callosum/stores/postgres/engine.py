@@ -18,7 +18,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -59,8 +59,6 @@ _INDEXED: Final = 1.3
 
 _ANSWERS: Final = (Event.APPROVE, Event.DENY)
 """Entries for which somebody waits outside a queue."""
-_LONGEST_TURN: Final = 2.0
-"""Seconds after which a thread does not wait for another one of its process any more: the database decides."""
 
 
 class _Opened(Struct, frozen=True):
@@ -87,40 +85,6 @@ class _Here(threading.local):
     collided = False
 
 
-class _Turns:
-    """The turns of this process's threads on locks, so that of those who want one only the first asks the database.
-
-    The others would each keep a connection waiting, and be woken by a server that must switch between processes.
-    """
-
-    def __init__(self) -> None:
-        self._turns: dict[int, tuple[threading.Lock, int]] = {}
-        self._lock = threading.Lock()
-
-    def take(self, numbers: Collection[int]) -> Callable[[], None]:
-        """Wait for these locks in order, each for a while. Return a function that ends the turn."""
-        taken: list[tuple[int, threading.Lock, bool]] = []
-        for at in sorted(numbers):
-            with self._lock:
-                turn, users = self._turns.get(at) or (threading.Lock(), 0)
-                self._turns[at] = turn, users + 1
-            taken.append((at, turn, turn.acquire(timeout=_LONGEST_TURN)))
-
-        def end() -> None:
-            for at, turn, held in taken:
-                if held:
-                    turn.release()
-                with self._lock:
-                    users = self._turns[at][1] - 1
-                    if users:
-                        self._turns[at] = turn, users
-                    else:
-                        del self._turns[at]
-            taken.clear()
-
-        return end
-
-
 class PostgresEngine:
     """The engine in the schema that ``url`` names. Missing tables are created."""
 
@@ -135,7 +99,6 @@ class PostgresEngine:
         self._clock = clock
         self._opened: dict[int, _Opened] = {}
         self._here = _Here()
-        self._turns = _Turns()
         self.watched = WatchedStore(
             receipt_of(state, self.place), self.place, self._held, self._keep_fact, lambda: connections.opened
         )
@@ -181,16 +144,21 @@ class PostgresEngine:
                     for key in one.keys:
                         add_key(locks, one.namespace, key)
         locks.update(dict.fromkeys((*wanted, *more), True))
-        turn = self._turns.take([number(self.address.schema, name) for name, alone in locks.items() if alone])
-        line = None
+        line = self.connections.take()
         try:
-            line = self.connections.take()
-            return PostgresTransaction(self, line, locks, first, shift, turn)
+            return PostgresTransaction(self, line, locks, first, shift)
         except BaseException as error:
-            if line is not None:
-                self.connections.give(line, usable=isinstance(error, Exception))
-            turn()
+            self.connections.give(line, usable=isinstance(error, Exception))
             raise
+
+    def keys_of(self, requests: Sequence[Request]) -> list[tuple[str, str]]:
+        """Return the keys that these requests are about, as far as this process knows them."""
+        found = []
+        for scope, _ in requests:
+            of = self._opened.get(scope.find.id or 0) if scope.find is not None else None
+            keys = [key.name for key in scope.keys]
+            found += [(scope.namespace, key) for key in (keys or (of.keys if of is not None else ()))]
+        return found
 
     def lock(self, line: Pipeline, locks: Locks) -> None:
         """Send the statement that takes these locks."""

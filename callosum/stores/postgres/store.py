@@ -8,6 +8,7 @@ from pathlib import Path
 from callosum.model import Applied, Entry
 from callosum.process import alive
 from callosum.stores.base import Clock, Pool, Probe, Request
+from callosum.stores.cache import Turns
 from callosum.stores.kernel import Kernel
 from callosum.stores.postgres.engine import PostgresEngine
 
@@ -27,11 +28,15 @@ class PostgresStore(Kernel):
         engine = PostgresEngine(url, clock, state)
         super().__init__(engine, probe=probe)
         self.engine: PostgresEngine = engine
+        self._turns = Turns()
         self.address = engine.address
         self.listen, self.is_connected = engine.notifier.listen, engine.notifier.is_connected
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
-        return self.engine.watched.transact(requests, super().transact)
+        return self.engine.watched.transact(requests, self._in_turn)
+
+    def _in_turn(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        return self._turns.run(self.engine.keys_of(requests), requests, super().transact)
 
     def maintain(self, horizon: int, budget: int = 2000) -> int:
         deleted = super().maintain(horizon, budget)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -29,25 +29,18 @@ class PostgresTransaction(PostgresReader):
     """
 
     def __init__(
-        self,
-        engine: PostgresEngine,
-        line: Pipeline,
-        locks: Locks,
-        first: Sequence[bytes],
-        shift: int,
-        turn: Callable[[], None],
+        self, engine: PostgresEngine, line: Pipeline, locks: Locks, first: Sequence[bytes], shift: int
     ) -> None:
         super().__init__(engine)
         self._line: Pipeline | None = line
         self._locks = locks
-        self._turn = turn
         self._token = secrets.randbits(62)
         self._failed: Exception | None = None
         self._first: dict[bytes, bytes | None] = dict.fromkeys(first)
         line.begin()
         engine.lock(line, locks)
         moments = line.send(sql.MOMENTS)
-        others, of_entries = sorted_out(first)
+        others, of_entries = sorted_out([*self._first])
         got = line.send(sql.GET, (others,)) if others else None
         records = line.send(sql.GET_OF_ENTRY, ([*of_entries],)) if of_entries else None
         line.sync()
@@ -148,5 +141,4 @@ class PostgresTransaction(PostgresReader):
     def _end(self, *, usable: bool) -> None:
         line, self._line = self._line, None
         if line is not None:
-            self._turn()
             self._engine.connections.give(line, usable=usable)

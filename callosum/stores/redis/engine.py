@@ -14,8 +14,8 @@ from redis import exceptions as faults
 
 from callosum.model import SECOND
 from callosum.stores.base import Clock, Request, StoreCheck
+from callosum.stores.cache import RecordCache, ServerTime
 from callosum.stores.receipt import LEFT, HeldByStore, Receipt
-from callosum.stores.redis.cache import RecordCache, ServerTime, Turns
 from callosum.stores.redis.connection import SCHEMA, RedisConnection
 from callosum.stores.redis.reader import REVISION, RedisReader, Spaces
 from callosum.stores.redis.transaction import RedisTransaction, Tries
@@ -42,11 +42,6 @@ class RedisEngine:
         self._clock = clock
         self._lost = 0
         self._facts: dict[bytes, tuple[float, bytes]] = {}
-        self.forked()
-
-    def forked(self) -> None:
-        """Begin anew in the child after a fork: other threads are gone, and revisions must be unique."""
-        self.turns = Turns()
         self.here = Tries()
         self._own, self._count, self._pid = secrets.randbits(64), count(), os.getpid()
 
@@ -55,12 +50,6 @@ class RedisEngine:
         if self._pid != os.getpid():
             self._own, self._count, self._pid = secrets.randbits(64), count(), os.getpid()
         return ((self._own + next(self._count)) % (1 << 64)).to_bytes(REVISION, "big")
-
-    def over(self) -> None:
-        """End this thread's transaction and let the next thread go on."""
-        if self.here.turn:
-            self.turns.give(self.here.turn)
-        self.here.forget()
 
     def noted(self, clock: int, last: int) -> None:
         """Note the time in an answer of the server."""
@@ -90,7 +79,7 @@ class RedisEngine:
             self.spaces.forget()
             self.last = 0
         if not tries:
-            self.over()
+            self.here.forget()
             self.here.doubt = None
         transaction = RedisTransaction(self, requests, self._clock() if self._clock is not None else None)
         try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from callosum.model import Applied
 from callosum.person import ACCEPTING, require_person
 from callosum.process import alive
 from callosum.stores.base import Clock, Pool, Probe, Request, StoreCheck
+from callosum.stores.cache import Turns
 from callosum.stores.kernel import Kernel
 from callosum.stores.receipt import WatchedStore, receipt_of, refusal
 from callosum.stores.redis.engine import RedisEngine
@@ -40,10 +39,8 @@ class RedisStore(Kernel):
             receipt_of(state, engine.place), link.place, engine.held, engine.put, lambda: link.epoch
         )
         self._notifier = RedisNotifier(link)
+        self._turns = Turns()
         self.listen, self.is_connected = self._notifier.listen, self._notifier.is_connected
-        if hasattr(os, "register_at_fork"):
-            forked = weakref.WeakMethod(engine.forked)
-            os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
 
     def close(self) -> None:
         self._notifier.close()
@@ -62,8 +59,11 @@ class RedisStore(Kernel):
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
         if self.link.durability == "server":  # the loss is accepted in the URL, so it is not checked
-            return self._apart(requests)
-        return self._watched.transact(requests, self._apart)
+            return self._in_turn(requests)
+        return self._watched.transact(requests, self._in_turn)
+
+    def _in_turn(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        return self._turns.run(self.engine.cache.keys_of(requests), requests, self._apart)
 
     def _apart(self, requests: Sequence[Request]) -> list[Applied | Exception]:
         """Run the requests; in a cluster each namespace's by themselves, of which each is stored or fails alone."""

@@ -56,7 +56,6 @@ class Tries(threading.local):
     ticket = b""
     tag = ""
     doubt: NotDurable | None = None
-    turn: list[tuple[int, threading.Event]] | None = None
 
     def __init__(self) -> None:
         self.raw: dict[bytes, bytes] = {}
@@ -64,7 +63,7 @@ class Tries(threading.local):
 
     def forget(self) -> None:
         """Forget the tries of a transaction that is over."""
-        self.raw, self.ticket, self.turn = {}, b"", None
+        self.raw, self.ticket = {}, b""
 
 
 class RedisTransaction(RedisReader):
@@ -88,10 +87,6 @@ class RedisTransaction(RedisReader):
         self._questions = 0
         self._is_mixed = False
         self._runs_again = False
-        if engine.here.turn is None:
-            engine.here.turn = engine.turns.take(
-                {(scope.namespace, key.name) for scope, _ in requests for key in scope.keys}
-            )
 
     def begun(self, first: Sequence[bytes], tries: int) -> RedisTransaction:
         """Take what the process knows of these records and read the rest.
@@ -186,7 +181,7 @@ class RedisTransaction(RedisReader):
             and not self._is_mixed
             and self._questions <= 1
         ):
-            self._end(is_over=True)
+            here.forget()
             return
         names = [name for name in self.used if name in revisions]
         if self._newer:
@@ -216,7 +211,7 @@ class RedisTransaction(RedisReader):
         self._keep(token, changed, entries)
         if entries:
             self.last = entries[-1].seq
-        self._end(is_over=True)
+        here.forget()
 
     def _send(
         self,
@@ -324,9 +319,5 @@ class RedisTransaction(RedisReader):
         if not self._runs_again and here.ticket:
             with suppress(faults.RedisError, faults.RedisClusterException):  # the ticket expires by itself
                 client.zrem(f"{here.tag}turn", here.ticket)
-        self._end(is_over=not self._runs_again)
-
-    def _end(self, *, is_over: bool) -> None:
-        """Let the next thread go on. A transaction that is over needs no ticket."""
-        if is_over:
-            self.engine.over()
+        if not self._runs_again:
+            here.forget()
