@@ -92,12 +92,12 @@ def _hot(report: Report, folder: Path, port: int) -> None:
     with LocalGate(settings=calls.settings(folder / "hot"), store=store) as gate:
         done = _worked(gate, None)
         rate = len(done) / SECONDS
-        before = store.overtaken
-        taken = _worked(gate, rate / 2)
+        before, taken = store.engine.overtaken, _worked(gate, rate / 2)
     report.add("ten hot keys: calls at saturation", rate, "/s")
     report.add("ten hot keys at half of that: p99", percentile(taken, 0.99) * 1000, "ms", at_most=50)
     report.add("ten hot keys at half of that: longest", max(taken) * 1000, "ms", at_most=1000)
-    report.add("ten hot keys at half of that: retries a call", (store.overtaken - before) / len(taken), at_most=3)
+    again = store.engine.overtaken - before
+    report.add("ten hot keys at half of that: retries a call", again / len(taken), at_most=3)
 
 
 def _worked(gate: LocalGate, rate: float | None) -> list[float]:

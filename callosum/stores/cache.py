@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -13,9 +13,12 @@ from callosum.errors import Unconfirmed
 from callosum.model import SECOND, Applied
 from callosum.stores import names
 from callosum.stores.base import Request
+from callosum.stores.port import OF_ENTRY, SELDOM, Written
 
 _MOST: Final = 20_000
 """Number of records that a process keeps at most."""
+_AVOIDED: Final = 1.0
+"""Seconds for which a record is not kept that others had changed."""
 _MAX_ESTIMATE_AGE: Final = 10.0
 """Seconds after which an estimate of the server's time is replaced even by a worse one."""
 _LONGEST: Final = 2.0
@@ -27,14 +30,51 @@ Run = Callable[[Sequence[Request]], list[Applied | Exception]]
 
 
 class RecordCache:
-    """Decoded records with their revisions. One that is outdated is noticed at the commit. Safe for threads."""
+    """Decoded records with their revisions. One that is outdated is noticed at the commit. Safe for threads.
 
-    def __init__(self) -> None:
-        self.found: dict[bytes, tuple[bytes, Any]] = {}
+    ``absent`` is the revision of a record that is not there.
+    """
+
+    def __init__(self, absent: Any) -> None:
+        self.found: dict[bytes, tuple[Any, Any]] = {}
+        self._absent = absent
+        self._avoided: dict[bytes, float] = {}
         self._lock = threading.Lock()
 
-    def keep(self, new: dict[bytes, tuple[bytes, Any]]) -> None:
-        """Add records; the oldest half goes when there are too many."""
+    def avoid(self, those: Iterable[bytes]) -> None:
+        """Keep no record of these names for a while: other processes change them all the time."""
+        self._avoided |= dict.fromkeys(those, time.monotonic() + _AVOIDED)
+
+    def committed(
+        self,
+        known: Mapping[bytes, Any],
+        read: Mapping[bytes, Any],
+        changed: Mapping[bytes, Any],
+        entries: Sequence[Written],
+        revision: Any,
+        of_entries: Any,
+    ) -> None:
+        """Keep what a transaction has read and written; ``of_entries`` is the revision of its entries' records.
+
+        An entry's record that changes has mostly ended, so it is not kept.
+        """
+        new = {
+            name: (at, known[name])
+            for name, at in read.items()
+            if name in known and name not in changed and name[0] not in SELDOM
+        }
+        for name, record in changed.items():
+            if name[0] == OF_ENTRY or name[0] in SELDOM:
+                self.drop((name,))
+            else:
+                new[name] = (self._absent, False) if record is False else (revision, record)
+        for one in entries:
+            if one.record is not None and one.name not in changed:
+                new[one.name] = (of_entries, one.record)
+        if self._avoided:
+            now = time.monotonic()
+            self._avoided = {name: until for name, until in self._avoided.items() if until > now}
+            new = {name: one for name, one in new.items() if name not in self._avoided}
         self.found.update(new)
         if len(self.found) > _MOST:
             with self._lock:

@@ -71,7 +71,7 @@ class Kernel:
             except Exception:
                 if len(requests) == 1:
                     raise
-                return run_separately(self.transact, requests)
+                return run_separately(partial(Kernel.transact, self), requests)
         if done is None:
             raise StoreUnavailable("the store is too busy: what was read changes again and again")
         answers, seq = done

@@ -7,14 +7,27 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+import msgspec
+
 from callosum.stores.base import OnEnded
 
+_LONGEST: Final = 7900
+"""Maximum number of bytes of a notification; PostgreSQL refuses 8000."""
+_decode: Final = msgspec.json.Decoder(list[str]).decode
+CHECK_STOP: Final = 0.5
+"""Seconds after which ``follow`` notices that it must stop."""
 _LONGEST_PAUSE: Final = 5.0
 """Longest pause between two attempts to connect, in seconds."""
+
+
+def notice(namespace: str, keys: Sequence[str]) -> str:
+    """Encode where an action ended: namespace and keys, or only the namespace if the keys do not fit."""
+    encoded = msgspec.json.encode([namespace, *keys])
+    return (encoded if len(encoded) <= _LONGEST else msgspec.json.encode([namespace])).decode()
 
 
 class Notifier:
@@ -87,9 +100,14 @@ class Notifier:
         """Note that notifications arrive from now on. Something may have ended before."""
         self._tell(None, (), begins=True)
 
-    def notify(self, namespace: str | None, keys: tuple[str, ...]) -> None:
-        """Tell all waiters and listeners where something ended: None and no keys if that is not known."""
-        self._tell(namespace, keys)
+    def notify(self, data: str | bytes) -> None:
+        """Tell all waiters and listeners where something ended, as ``notice`` encoded it."""
+        try:
+            namespace, *keys = _decode(data)
+        except (msgspec.DecodeError, ValueError):
+            self._tell(None, ())  # from an older version of Callosum, or not known
+        else:
+            self._tell(namespace, tuple(keys))
 
     def _tell(self, namespace: str | None, keys: tuple[str, ...], *, begins: bool = False) -> None:
         with self._notified:

@@ -68,14 +68,13 @@ class HeldByStore(Struct, frozen=True):
 
     ``identity`` is the store's id. ``missing`` is the receipt's entry, as it was when the store was asked, if the
     journal lacks it. ``left`` is the newest entry that rotation removed, ``accepted`` the time up to which a person
-    accepted this receipt's losses, and ``newest`` the newest entry; each is 0 if there is none.
+    accepted this receipt's losses; each is 0 if there is none.
     """
 
     identity: str
     missing: int
     left: int
     accepted: int
-    newest: int
 
 
 class Receipt:

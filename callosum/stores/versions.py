@@ -32,13 +32,14 @@ def version_of(settings: Settings) -> Version:
         return Version(of_sqlite.found(file_of(settings)), of_sqlite.KNOWN)
     try:
         if scheme in ("postgresql", "postgres"):
-            from callosum.stores.postgres import version as of_postgres  # noqa: PLC0415 - with its driver
+            from callosum.stores.postgres import connections as of_postgres  # noqa: PLC0415 - with its driver
+            from callosum.stores.postgres import schema  # noqa: PLC0415
 
-            return Version(of_postgres.found(settings.store), of_postgres.KNOWN)
+            return Version(of_postgres.version_of(settings.store), schema.SCHEMA)
         if scheme in ("redis", "rediss", "valkey", "valkeys", "unix"):
-            from callosum.stores.redis import version as of_redis  # noqa: PLC0415 - with its driver
+            from callosum.stores.redis import connection as of_redis  # noqa: PLC0415 - with its driver
 
-            return Version(of_redis.found(settings.store), of_redis.KNOWN)
+            return Version(of_redis.version_of(settings.store), of_redis.SCHEMA)
     except ImportError:
         open_store(settings).close()  # raises an error that says what to install
         raise

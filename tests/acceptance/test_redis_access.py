@@ -39,7 +39,7 @@ def check_gate(store: RedisStore) -> None:
     id = script.act("mira", "doc:plan", "file:/r/", state=State.OPEN, tier=4, durable=True, prints=(b"one",), call=b"c")
     ender = threading.Timer(0.2, lambda: script.end("mira", id))
     store.pause(0)
-    assert store._notifier.wait_until_connected(10)
+    assert store.engine.notifier.wait_until_connected(10)
     ender.start()
     while store.live("default", [State.OPEN]):
         store.pause(20)

@@ -87,7 +87,7 @@ def test_namespaces_are_spread_over_all_servers_each_on_one(store: RedisStore, s
 
 def has_journal(store: RedisStore, client: Any, namespace: str) -> bool:
     """Return True if this server has the journal of a namespace."""
-    return any(client.scan_iter(store._engine.spaces.of(digest(namespace)) + "j"))
+    return any(client.scan_iter(store.engine.spaces.of(digest(namespace)) + "j"))
 
 
 def _clients(servers: list[RedisServer]) -> list[Any]:

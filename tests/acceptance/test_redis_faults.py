@@ -13,7 +13,7 @@ import pytest
 
 from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.gate import LocalGate
-from callosum.model import Change, Event, Opening, State, View
+from callosum.model import Event, State
 from callosum.settings import Settings
 from callosum.stores import names
 from callosum.stores.base import Pool
@@ -420,34 +420,6 @@ def test_the_password_is_in_no_text(own_server: RedisServer) -> None:
     assert "not-a-real" not in str(told.value)
 
 
-def test_every_session_of_a_crowd_on_one_key_is_served(redis_server: RedisServer) -> None:
-    """Every one of sixteen changes the same key thirty times; each change sees the one before it."""
-    store = RedisStore(redis_server.url())
-    longest = [0.0]
-
-    def worker(place: int) -> None:
-        for _ in range(30):
-            began = time.monotonic()
-
-            def step(view: View) -> Change:
-                seen = view.keys[0].latest + ((view.keys[0].own,) if view.keys[0].own else ())
-                count = max((int(action.rule or 0) for action in seen), default=0)
-                entry = StoreScript(store).entry(f"s{place}", [KEY], rule=str(count + 1))
-                return Change((entry,), Opening(State.DONE, view.now + 1))
-
-            script = StoreScript(store)
-            script.run(script.scope(f"s{place}", [KEY]), step)
-            longest[0] = max(longest[0], time.monotonic() - began)
-
-    all_at_once([partial(worker, place) for place in range(16)])
-    counted = [int(entry.rule) for entry in store.entries(limit=1000)]
-    assert counted == list(range(1, 481))
-    assert longest[0] < HANG
-    with redis_server.client() as client:
-        assert client.zcard(f"{store.link.prefix}:turn") == 0
-    store.close()
-
-
 def test_ids_match_the_journal_while_other_processes_advance_the_time(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -475,34 +447,6 @@ def test_ids_match_the_journal_while_other_processes_advance_the_time(
         assert len(entries) == 480
         assert all(e.action in {id for id, _ in given} for e in entries)
         assert store.live(None, list(State)) == []
-
-
-def test_reader_that_follows_the_journal_misses_nothing(redis_server: RedisServer) -> None:
-    """Eight threads write in four namespaces."""
-    store = RedisStore(redis_server.url())
-    done = threading.Event()
-    seen: list[int] = []
-
-    def worker(place: int) -> None:
-        if place == 8:
-            while True:
-                finished = done.is_set()
-                page = store.entries(after=seen[-1] if seen else 0, limit=50)
-                seen.extend(entry.seq for entry in page)
-                if finished and not page:
-                    return
-        script = StoreScript(store, f"space-{place % 4}")
-        for _ in range(40):
-            script.act(f"s{place}", f"doc:{place}")
-        written.append(place)
-        if len(written) == 8:
-            done.set()
-
-    written: list[int] = []
-    all_at_once([partial(worker, place) for place in range(9)])
-    assert seen == [entry.seq for entry in store.entries(limit=10_000)]
-    assert len(seen) == 320
-    store.close()
 
 
 def test_ticket_of_a_dead_process_expires(redis_server: RedisServer) -> None:
@@ -533,7 +477,7 @@ def test_waiter_is_woken_by_another_process(own_server: RedisServer) -> None:
     id = script.act("mira", KEY, state=State.OPEN, tier=4)
     began = time.monotonic()
     store.pause(0)
-    assert store._notifier.wait_until_connected(10)
+    assert store.engine.notifier.wait_until_connected(10)
     for _ in range(2):
         ender = threading.Timer(0.2, partial(script.end, "mira", id))
         ender.start()
@@ -546,7 +490,7 @@ def test_waiter_is_woken_by_another_process(own_server: RedisServer) -> None:
         own_server.start()
         id = script.act("mira", KEY, state=State.OPEN, tier=4)
         deadline = time.monotonic() + HANG
-        while not store._notifier.wait_until_connected(0.05):
+        while not store.engine.notifier.wait_until_connected(0.05):
             assert time.monotonic() < deadline
     store.close()
     other.close()

@@ -315,11 +315,11 @@ def test_receipt_of_a_refused_store_records_no_entry(tmp_path: Path) -> None:
         receipt.attach()
     noticed.begin("ab" * 16)
     noticed.acknowledge(7)
-    without = HeldByStore("ab" * 16, missing=7, left=0, accepted=0, newest=9)
+    without = HeldByStore("ab" * 16, missing=7, left=0, accepted=0)
     assert noticed.compare(without, "the store")
     late.acknowledge(9)
     assert noticed.entry == 7
-    assert not noticed.compare(HeldByStore("ab" * 16, missing=0, left=0, accepted=0, newest=9), "the store")
+    assert not noticed.compare(HeldByStore("ab" * 16, missing=0, left=0, accepted=0), "the store")
     late.acknowledge(9)
     assert noticed.entry == 9
 

@@ -329,14 +329,14 @@ def test_redis_that_is_lost_after_a_change_was_sent_may_have_made_it(
             sent(connection)
             raise faults.ConnectionError("the network is gone")
 
-        apply = RedisTransaction._answer
+        apply = RedisTransaction._send
 
         def applies(self: RedisTransaction, *given: Any) -> Any:
             patched.setattr(redis_connection, "_answer", loses)
             return apply(self, *given)
 
         with monkeypatch.context() as patched:
-            patched.setattr(RedisTransaction, "_answer", applies)
+            patched.setattr(RedisTransaction, "_send", applies)
             with pytest.raises(Unconfirmed, match="may be in force") as caught:
                 gate.lock("mira", KEY, 4)
         (lock,) = [one for one in gate.status().locks if one.id != first.id]
@@ -356,7 +356,6 @@ def test_unreachable_redis_has_made_no_change(own_redis: RedisServer, tmp_path: 
 def test_postgres_that_is_lost_with_the_commit_may_have_made_it(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrives: bool
 ) -> None:
-    monkeypatch.setattr(postgres_connections, "PATIENCE", 0.5)
     send = Pipeline.send
     gone = False
 
@@ -367,13 +366,14 @@ def test_postgres_that_is_lost_with_the_commit_may_have_made_it(
                 send(line, query)
                 line.sync()
             gone = True
-            line.connection.close()
+            line.close()
             raise psycopg.OperationalError("the network is gone")
         return send(line, query, params)  # type: ignore[arg-type]
 
     with gate_over(PostgresStore(postgres_url), tmp_path) as gate:
         assert gate.lock("anna", "doc:warm", 4).acquired
         with monkeypatch.context() as patched:
+            patched.setattr(postgres_connections, "PATIENCE", 0.5)
             patched.setattr(Pipeline, "send", loses)
             with pytest.raises(Unconfirmed, match="may be in force") as caught:
                 gate.lock("mira", "doc:warm2", 4)

@@ -4,12 +4,11 @@ It runs fewer sequences, since each call takes several round trips. ``CALLOSUM_E
 ones.
 """
 
-from typing import Any
-
 import pytest
 from hypothesis.stateful import rule
 
 from callosum.stores.base import Clock, Probe, Store
+from callosum.stores.cache import RecordCache
 from callosum.stores.postgres import PostgresStore
 from tests.property.test_machine import Gates, sequences
 from tests.support.postgres import Server, schema_of
@@ -19,10 +18,10 @@ class PostgresGates(Gates):
     """``others`` is what another process remembers, which has not seen what the first did meanwhile."""
 
     server: Server
-    others: dict[int, Any]
+    others: RecordCache
 
     def store(self, clock: Clock, probe: Probe) -> Store:
-        self.url, self.others = self.server.url(), {}
+        self.url, self.others = self.server.url(), RecordCache(0)
         return PostgresStore(self.url, clock=clock, probe=probe)
 
     def drop(self) -> None:
@@ -33,7 +32,7 @@ class PostgresGates(Gates):
         """Another process goes on, which remembers only what it saw itself."""
         store = self.real.store
         assert isinstance(store, PostgresStore)
-        store.engine._opened, self.others = self.others, store.engine._opened
+        store.engine.cache, self.others = self.others, store.engine.cache
 
 
 @pytest.fixture(scope="module", autouse=True)

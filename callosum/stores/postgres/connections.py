@@ -19,8 +19,8 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.stores.base import Pool
-from callosum.stores.postgres.pipeline import Params, Pipeline, PipelineConnection
-from callosum.stores.postgres.schema import migrate
+from callosum.stores.postgres.pipeline import Params, Pipeline
+from callosum.stores.postgres.schema import found, migrate
 
 SCHEMA_NAME: Final = "callosum"
 POOL: Final = 16
@@ -142,7 +142,7 @@ class PostgresConnections:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._pool: ConnectionPool[PipelineConnection] | None = None
+        self._pool: ConnectionPool[Pipeline] | None = None
         self._lock = threading.Lock()
         self._pid = 0
         self._busy = 0
@@ -150,9 +150,9 @@ class PostgresConnections:
         self._operation = _Operation()
         self.opened = 0
         """Number of connections opened so far; each may lead to another server."""
-        self._left: list[ConnectionPool[PipelineConnection]] = []
+        self._left: list[ConnectionPool[Pipeline]] = []
 
-    def _get(self) -> ConnectionPool[PipelineConnection]:
+    def _get(self) -> ConnectionPool[Pipeline]:
         pool = self._pool
         if pool is not None and self._pid == os.getpid():
             return pool
@@ -168,14 +168,14 @@ class PostgresConnections:
                 self._pid = os.getpid()
             return self._pool
 
-    def _open(self) -> ConnectionPool[PipelineConnection]:
+    def _open(self) -> ConnectionPool[Pipeline]:
         with explained(self.address), self.alone() as connection:
             migrate(connection, self.address.schema)
             if not self.address.direct:
                 self._refuse_shared(connection)
         pool = ConnectionPool(
             self.address.conninfo,
-            connection_class=PipelineConnection,
+            connection_class=Pipeline,
             kwargs={**_network(self.address.conninfo), "autocommit": True, "client_encoding": "utf8"},
             min_size=1,
             max_size=self.address.pool,
@@ -187,7 +187,7 @@ class PostgresConnections:
         pool.open()
         return pool
 
-    def _configure(self, connection: PipelineConnection) -> None:
+    def _configure(self, connection: Pipeline) -> None:
         self.opened += 1
         if self.address.direct:
             connection.wire(prepares=False, preamble=(_FOR_TRANSACTION.replace("%s", "$1"), (self.address.schema,)))
@@ -225,40 +225,42 @@ class PostgresConnections:
     def take(self) -> Pipeline:
         """Open a pipeline on a pooled connection. It ends with ``give``."""
         pool = self._get()
-        connection = self._taken(pool)
+        try:
+            connection = pool.getconn(max(_LEAST, self.remaining()))
+        except PoolTimeout as error:
+            if self._busy < self.address.pool:
+                raise  # the pool has room, so the database is unreachable
+            raise StoreUnavailable(
+                f"PostgreSQL at {self.address.place}: for {pool.timeout:g} s all connections of this process were in "
+                f"use: allow more of them by ?pool= in the store's URL (it is {self.address.pool})"
+            ) from error
+        connection.pool = pool
         with self._lock:
             self._busy += 1
-        pipeline = Pipeline(connection, pool)
         try:
-            connection.limit(self.remaining())
-            pipeline.enter()
+            connection.enter(self.remaining())
         except BaseException:
-            self.give(pipeline, usable=False)
+            connection.close()
+            self.give(connection)
             raise
-        return pipeline
+        return connection
 
-    def give(self, pipeline: Pipeline, *, usable: bool) -> None:
-        """Return a pipeline's connection to the pool. It is used again only if it could be rolled back."""
-        connection = pipeline.connection
-        if not (usable and pipeline.give_up()):
+    def give(self, connection: Pipeline) -> None:
+        """Return a connection to its pool. It is used again only if it could be rolled back."""
+        if not connection.give_up():
             connection.close()
         with self._lock:
             self._busy -= 1
-        pipeline.pool.putconn(connection)
+        connection.pool.putconn(connection)
 
     @contextmanager
     def pipeline(self) -> Iterator[Pipeline]:
-        """Lend a pipeline."""
+        """Lend a connection."""
         pipeline = self.take()
-        usable = False
         try:
             yield pipeline
-            usable = True
-        except Exception:
-            usable = True
-            raise
         finally:
-            self.give(pipeline, usable=usable)
+            self.give(pipeline)
 
     def begin(self) -> None:
         """Set the deadline of this thread's operation, which begins now."""
@@ -283,17 +285,6 @@ class PostgresConnections:
                     raise explain(error, self.address) from error
             time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - it only spreads retries
             pause = min(pause * 2, 0.5)
-
-    def _taken(self, pool: ConnectionPool[PipelineConnection]) -> PipelineConnection:
-        try:
-            return pool.getconn(max(_LEAST, self.remaining()))
-        except PoolTimeout as error:
-            if self._busy < self.address.pool:
-                raise  # the pool has room, so the database is unreachable
-            raise StoreUnavailable(
-                f"PostgreSQL at {self.address.place}: for {pool.timeout:g} s all connections of this process were in "
-                f"use: allow more of them by ?pool= in the store's URL (it is {self.address.pool})"
-            ) from error
 
     def read(self, query: str, params: Params = ()) -> list[Any]:
         """Return the rows of one statement in a transaction of its own. Faults that pass are waited for."""
@@ -354,11 +345,9 @@ def _network(conninfo: str) -> dict[str, Any]:
 
 def is_retryable(error: Exception) -> bool:
     """Return True if another transaction caused the error (a deadlock, a moment used twice), so a retry helps."""
-    if not isinstance(error, psycopg.Error):
-        return False
     if isinstance(error, psycopg.errors.UniqueViolation):
         return (error.diag.table_name or "").startswith("journal")  # or one of its partitions
-    return error.sqlstate in _AGAIN
+    return getattr(error, "sqlstate", None) in _AGAIN
 
 
 def is_connection_lost(error: Exception) -> bool:
@@ -386,3 +375,10 @@ def explained(address: Address) -> Iterator[None]:
         yield
     except (psycopg.Error, PoolTimeout) as error:
         raise explain(error, address) from error
+
+
+def version_of(url: str) -> int | None:
+    """Return the version of the tables, None if there are none yet. Raises ``StoreError`` if they cannot be used."""
+    address = address_of(url)
+    with explained(address), PostgresConnections(address).alone() as connection:
+        return found(connection, address.schema)

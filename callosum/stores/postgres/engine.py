@@ -1,15 +1,18 @@
 """Records and journal in the schema of a PostgreSQL database.
 
-A transaction takes two round trips: the first takes locks and reads what the steps ask for first, the second writes and
-commits. It runs as READ COMMITTED: each statement sees what was committed before it, so what is read once the locks are
-held cannot change (a snapshot of the whole transaction would be taken by the statement that waits for them).
+A transaction takes one round trip if the process knows what its steps ask for, else two: the first takes locks and
+reads what they ask for first, the second writes and commits. It runs as READ COMMITTED: each statement sees what was
+committed before it, so what is read once the locks are held cannot change (a snapshot of the whole transaction would be
+taken by the statement that waits for them).
 
 Durability: a batch with a durable scope is answered once its commit is as safe as the server's ``synchronous_commit``
 makes it. Any other batch commits with ``synchronous_commit = off``: it survives the death of every process here, but
 a crash of the server may lose its last moments.
 
-Moments are the database's clock, made to grow: each is later than everything that was committed when its transaction
-had its locks, and so later than everything that was done on its keys. If two transactions on different keys get the
+Moments are the database's clock, made to grow: each is later than everything that was done on its keys, and, where the
+database was asked, than everything that was committed when the transaction had its locks. Where it was not, the process
+estimates the clock, and the database refuses what lies below a floor: readers of the journal raise it to what they were
+shown, so that they miss nothing. If two transactions on different keys get the
 same moment, they collide on the journal's primary key, and the later one runs again.
 """
 
@@ -20,18 +23,18 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import psycopg
-from msgspec import Struct
 from psycopg_pool import PoolTimeout
 
-from callosum.errors import StoreUnavailable
-from callosum.model import SECOND, Event
+from callosum.errors import StoreError, StoreUnavailable
+from callosum.model import SECOND, Event, Key
 from callosum.stores import names
 from callosum.stores.base import Clock, Request, StoreCheck
+from callosum.stores.cache import RecordCache, ServerTime
 from callosum.stores.entry_rows import keys_of
+from callosum.stores.notifications import notice
 from callosum.stores.port import OF_ENTRY, Overtaken, Uncertain, Written
 from callosum.stores.postgres import statements as sql
 from callosum.stores.postgres.connections import (
@@ -43,17 +46,17 @@ from callosum.stores.postgres.connections import (
     is_retryable,
 )
 from callosum.stores.postgres.locks import EVERY, Locks, add_key, in_order, lock_of, locks_of, number
-from callosum.stores.postgres.notifications import PostgresNotifier, notice
-from callosum.stores.postgres.partitions import drop, empty, extend, next_end, partitions_of
-from callosum.stores.postgres.pipeline import Pipeline
-from callosum.stores.postgres.reader import LAST, PostgresReader
+from callosum.stores.postgres.notifications import PostgresNotifier
+from callosum.stores.postgres.partitions import drop, extend, next_end, partitions_of
+from callosum.stores.postgres.pipeline import PendingResult, Pipeline
+from callosum.stores.postgres.reader import LAST, PostgresReader, sorted_out
 from callosum.stores.postgres.transaction import PostgresTransaction
-from callosum.stores.receipt import IDENTITY, HeldByStore, Receipt, WatchedStore, new_identity, receipt_of, refusal
+from callosum.stores.receipt import IDENTITY, HeldByStore, Receipt, new_identity
 
-_KEPT: Final = 10_000
-"""Number of actions whose keys a process keeps at most."""
 _TAIL_PATIENCE: Final = 12.0
 """Seconds that a reader of the journal waits for a transaction; a stalled one is ended before that."""
+LATE: Final = 10 * SECOND
+"""Microseconds after which no entry comes before the newest one any more."""
 _INDEXED: Final = 1.3
 """Factor by which an entry's index and its record's older versions increase its size."""
 
@@ -61,28 +64,16 @@ _ANSWERS: Final = (Event.APPROVE, Event.DENY)
 """Entries for which somebody waits outside a queue."""
 
 
-class _Opened(Struct, frozen=True):
-    """What an action's locks follow from; none of it ever changes."""
-
-    namespace: str
-    session: str
-    keys: tuple[str, ...]
-
-    def around(self) -> list[bytes]:
-        """Return the names of the records that a report of the action reads."""
-        space, me = self.namespace, self.session
-        return [name for key in self.keys for name in (names.key(space, key), names.mark(space, me, key))]
-
-
 class _Here(threading.local):
     """What a thread carries from one run of a batch to the next.
 
-    ``more``: names that must be locked too. ``pauses``: others were in the way. ``collided``: on the same moment.
+    ``more``: names that must be locked too. ``recalled``: what was remembered and did not hold. ``pauses``: others were
+    in the way.
     """
 
     more: frozenset[bytes] = frozenset()
+    recalled: Mapping[bytes, int] | None = None
     pauses = False
-    collided = False
 
 
 class PostgresEngine:
@@ -91,17 +82,18 @@ class PostgresEngine:
     prefetches = True
     divided = False
 
-    def __init__(self, url: str, clock: Clock | None, state: Path | None) -> None:
+    def __init__(self, url: str, clock: Clock | None) -> None:
         self.address = address_of(url)
         self.place = self.address.place
         self.connections = connections = PostgresConnections(self.address)
         self.notifier = PostgresNotifier(connections)
         self._clock = clock
-        self._opened: dict[int, _Opened] = {}
+        self.cache = RecordCache(0)
+        self.time = ServerTime()
+        self.last = 0
+        """Position of the newest entry that this process has seen."""
         self._here = _Here()
-        self.watched = WatchedStore(
-            receipt_of(state, self.place), self.place, self._held, self._keep_fact, lambda: connections.opened
-        )
+        self.pool = connections.state
         ((version,),) = connections.read("select current_setting('server_version')")
         self.kind = f"PostgreSQL {version.split()[0]}"
 
@@ -121,68 +113,69 @@ class PostgresEngine:
     ) -> PostgresTransaction:
         here, connections = self._here, self.connections
         if tries == 0:
-            here.more = frozenset()
+            here.more, here.recalled = frozenset(), None
             connections.begin()
         elif here.pauses:
             time.sleep(random.uniform(0, min(0.001 * tries, 0.05)))  # noqa: S311 - it only spreads retries
-        shift = random.randrange(1, 1000) if here.collided else 0  # noqa: S311
-        here.pauses = here.collided = False
-        return connections.retried(lambda: self._begun(requests, first, shift))
+        here.pauses = False
+        shift = random.randrange(1, 1000) if tries else 0  # noqa: S311 - others may want the same moment
+        return connections.retried(lambda: self._begun(requests, first, shift, recalls=bool(requests and not tries)))
 
-    def _begun(self, requests: Sequence[Request], first: Sequence[bytes], shift: int) -> PostgresTransaction:
+    def _begun(
+        self, requests: Sequence[Request], first: Sequence[bytes], shift: int, *, recalls: bool
+    ) -> PostgresTransaction:
         locks = locks_of([scope for scope, _ in requests])
-        ids = {find.id for scope, _ in requests if (find := scope.find) is not None and find.id and find.id <= LAST}
-        more = self._here.more
-        wanted = [name for name in first if name[0] == OF_ENTRY]
-        ids |= {names.id_in(name) for name in more if name[0] == OF_ENTRY}
-        if ids:
-            self._learn(ids)
-            first = [*first]
-            for id in ids:
-                if (one := self._opened.get(id)) is not None:
-                    first += one.around()
-                    for key in one.keys:
-                        add_key(locks, one.namespace, key)
-        locks.update(dict.fromkeys((*wanted, *more), True))
-        line = self.connections.take()
-        try:
-            return PostgresTransaction(self, line, locks, first, shift)
-        except BaseException as error:
-            self.connections.give(line, usable=isinstance(error, Exception))
-            raise
-
-    def keys_of(self, requests: Sequence[Request]) -> list[tuple[str, str]]:
-        """Return the keys that these requests are about, as far as this process knows them."""
-        found = []
+        locks.update(dict.fromkeys(self._here.more, True))
         for scope, _ in requests:
-            of = self._opened.get(scope.find.id or 0) if scope.find is not None else None
-            keys = [key.name for key in scope.keys]
-            found += [(scope.namespace, key) for key in (keys or (of.keys if of is not None else ()))]
-        return found
+            if scope.find is not None and scope.find.id is not None and 0 < scope.find.id <= LAST:
+                locks[names.action(scope.namespace, scope.find.id)] = True
+        wanted = dict.fromkeys(first)
+        for namespace, session, keys in self._opened([name for name in locks if name[:1] == b"a"]):
+            for key in keys:
+                add_key(locks, namespace, key.name)
+                wanted |= {names.key(namespace, key.name): None, names.mark(namespace, session, key.name): None}
+        transaction = PostgresTransaction(self, locks)
+        if recalls and transaction.recall([*wanted]):
+            return transaction
+        try:
+            clock, last = transaction.read_first([*wanted], shift)
+        except BaseException:
+            transaction.rollback()
+            raise
+        recalled = self._here.recalled
+        changed = {name for name, at in recalled.items() if transaction.read.get(name, at) != at} if recalled else ()
+        self.cache.avoid(changed)
+        self.time.update(clock, anew=recalled is not None and not changed)
+        self.last = last if recalled is not None and not changed else max(self.last, last)
+        return transaction
 
-    def lock(self, line: Pipeline, locks: Locks) -> None:
-        """Send the statement that takes these locks."""
+    def _opened(self, actions: Collection[bytes]) -> list[tuple[str, str, Sequence[Key]]]:
+        """Return namespace, session and keys of these actions, whoever opened them; none of it ever changes."""
+        known = [self.cache.found.get(name, (0, False))[1] for name in actions]
+        found = [(one.action.namespace, one.action.session, one.action.keys) for one in known if one]
+        missing = [names.id_in(name) for name, one in zip(actions, known, strict=True) if not one]
+        rows = self.connections.ask(sql.OPENERS, (missing,)) if missing else ()
+        return [*found, *[(namespace, session, keys_of(keys or "[]")) for namespace, session, keys in rows]]
+
+    def now(self) -> int | None:
+        """Return the database's time as far as this process knows it, None if it does not."""
+        return self._clock() if self._clock is not None else self.time.now()
+
+    def compare(self, line: Pipeline, recalled: Mapping[bytes, int], moment: int, *, strict: bool) -> None:
+        """Send what fails unless these records have these revisions, and a new entry may have this moment.
+
+        ``strict``: only if it is later than all others.
+        """
+        others, of_entries = sorted_out([*recalled])
+        if of_entries:
+            line.send(sql.CHECK_OF_ENTRIES, ([*of_entries], [recalled[name] for name in of_entries.values()]))
+        revisions = [recalled[name] for name in others]
+        line.send(sql.CHECK, (others, revisions, moment, int(strict or self._clock is not None)))
+
+    def lock(self, line: Pipeline, locks: Locks) -> PendingResult:
+        """Send the statement that takes these locks; it returns the transaction's number."""
         ordered = in_order(self.address.schema, locks)
-        line.send(sql.LOCK, ([lock for lock, _ in ordered], [shared for _, shared in ordered]))
-
-    def _learn(self, ids: Collection[int]) -> None:
-        """Find out the keys of actions that another process opened."""
-        missing = [id for id in ids if id not in self._opened]
-        if missing:
-            for seq, namespace, session, keys in self.connections.ask(sql.OPENERS, (missing,)):
-                self._note(seq, namespace, session, [key.name for key in keys_of(keys)] if keys else ())
-
-    def _note(self, id: int, namespace: str, session: str, keys: Sequence[str]) -> None:
-        if len(self._opened) >= _KEPT:
-            self._opened = {}
-        self._opened[id] = _Opened(namespace, session, tuple(keys))
-
-    def keep(self, entries: Sequence[Written]) -> None:
-        """Keep what was opened by committed entries."""
-        for one in entries:
-            if one.record is not None:
-                entry = one.entry
-                self._note(one.seq, entry.namespace, entry.session, [key.name for key in entry.keys])
+        return line.send(sql.LOCK, ([lock for lock, _ in ordered], [shared for _, shared in ordered]))
 
     def require(self, locks: Locks, changed: Mapping[bytes, Any], entries: Sequence[Written]) -> None:
         """Raise ``Overtaken`` if something was changed without its lock; the next run takes it."""
@@ -210,30 +203,36 @@ class PostgresEngine:
             said["[]"] = 0
         return said
 
-    def passes(self, error: Exception) -> Exception:
+    def passes(self, error: Exception, recalled: Mapping[bytes, int]) -> Exception:
         """Return what comes of a fault: ``Overtaken`` if the steps may run again, else the error for the caller."""
-        if isinstance(error, Overtaken):
+        if isinstance(error, Overtaken | StoreError):
             return error
+        if isinstance(error, psycopg.errors.DivisionByZero):  # others have changed what was recalled
+            self.cache.drop(recalled)
+            self._here.recalled = recalled
+            return Overtaken()
         lost = is_connection_lost(error)
         if lost:
             self.connections.purge()
         if not (lost or is_retryable(error)) or self.connections.remaining() <= 0:
             return explain(error, self.address)
         self._here.pauses = True
-        self._here.collided = isinstance(error, psycopg.errors.UniqueViolation)
         return Overtaken()
 
     def find_out(self, lost: Exception, locks: Locks, seq: int, token: int) -> None:
         """Wait for a transaction whose commit was sent and not confirmed. Raise ``Overtaken`` if it wrote nothing.
 
-        With its locks taken, it is over.
+        With its locks taken, it is over, or has not begun; then it finds its moment below the floor.
         """
 
         def look() -> list[Any]:
             with self.connections.pipeline() as line:
                 line.begin()
                 self.lock(line, locks)
-                return line.fetch(sql.COMMITTED, (seq, token))
+                line.send(sql.RAISE_FACT, (sql.FLOOR, str(seq)))
+                found = line.send(sql.COMMITTED, (seq, token))
+                line.send("commit")
+                return found.fetchall()
 
         self.connections.purge()
         try:
@@ -276,24 +275,29 @@ class PostgresEngine:
 
     # --- Identity ---
 
-    def _held(self, receipt: Receipt, whole: bool) -> HeldByStore:
+    @property
+    def epoch(self) -> int:
+        """Return a number that changes with each connection: it may lead to another server."""
+        return self.connections.opened
+
+    def held(self, receipt: Receipt, whole: bool) -> HeldByStore:
+        """Return what the store holds of the things that a receipt is compared with."""
         asked = (receipt.entry if whole else 0, receipt.name)
-        ((identity, newest, missing, left, accepted),) = self.connections.read(sql.KEPT, asked)
+        ((identity, missing, left, accepted),) = self.connections.read(sql.KEPT, asked)
         if identity is None:
             self.connections.read(sql.ADD_FACT, (IDENTITY, new_identity()))
-            return self._held(receipt, whole)
-        return HeldByStore(identity, missing or 0, int(left or 0), int(accepted or 0), newest or 0)
+            return self.held(receipt, whole)
+        return HeldByStore(identity, missing or 0, int(left or 0), int(accepted or 0))
 
-    def _keep_fact(self, name: str, value: int) -> None:
+    def keep_fact(self, name: str, value: int) -> None:
+        """Store a fact that is no record."""
         self.connections.read(sql.PUT_FACT, (name, str(value)))
 
     def prove(self) -> None:
-        if self.watched.check(again=True):
-            raise refusal(self.watched.changed)
-        self._keep_fact("proof", int(time.time()))
+        self.keep_fact("proof", int(time.time()))
 
-    def accept(self, now: int) -> str:
-        return self.watched.accept(now)
+    def accept(self, now: int) -> str:  # noqa: ARG002 - ``NetworkStore`` knows what the store lost
+        return ""
 
     # --- Upkeep ---
 
@@ -304,7 +308,8 @@ class PostgresEngine:
         ((clock, first, last),) = read(sql.SPAN)
         now = max(self._clock() if self._clock is not None else clock, last or 0)
         end = next_end(parts, first or now, now)
-        left = [part for part in empty(parts, last or 0) if not read(sql.ANY_BETWEEN, (part.low, part.high))]
+        over = [part for part in parts if part.high <= (last or 0) - LATE]  # those that get no further entries
+        left = [part for part in over if not read(sql.ANY_BETWEEN, (part.low, part.high))]
         if end is None and not left:
             return
         with explained(self.address), self.connections.alone() as connection:
@@ -324,10 +329,6 @@ class PostgresEngine:
         reader = PostgresReader(self)
         ahead = max(0, reader.last - reader.clock) / SECOND
         problems = []
-        if changed := self.watched.check(again=True):
-            problems.append(str(refusal(changed)))
-        if ahead > 1:
-            problems.append(f"the store's time is {ahead:.0f} s ahead of the clock: leases end that much later")
         if fsync != "on":
             problems.append("the server's fsync is off: what it confirmed may be lost when its machine stops")
         if sync == "off":

@@ -70,11 +70,6 @@ def next_end(parts: Sequence[Partition], first: int, now: int) -> int | None:
     return max(now, parts[-1].low) + span
 
 
-def empty(parts: Sequence[Partition], last: int) -> list[Partition]:
-    """Return the partitions that get no further entries. ``last``: the newest entry's moment."""
-    return [part for part in parts if part.high <= last]
-
-
 def extend(connection: psycopg.Connection, last: Partition, end: int) -> bool:
     """End the last partition and create the next one. Return False if another server does or has done so.
 

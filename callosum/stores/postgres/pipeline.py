@@ -37,12 +37,21 @@ _BINARY: Final = pq.Format.BINARY
 _BAD: Final = pq.ConnStatus.BAD
 
 
-class PipelineConnection(psycopg.Connection[Any]):
-    """A connection that knows which statements it has prepared. ``preamble``: first statement of each transaction."""
+class Pipeline(psycopg.Connection[Any]):
+    """A connection that sends statements together. Call ``enter`` first and ``give_up`` at the end.
 
+    After an error the server undoes everything sent up to the next wait, and the transaction that stays open can only
+    be rolled back.
+    """
+
+    pool: ConnectionPool[Pipeline]
+    """Where the connection came from."""
     prepared: set[bytes] | None
-    """None: nothing is prepared, because a pooler may switch the server connection after each transaction."""
+    """Statements that are prepared; None if nothing is, because a pooler may switch the server after a transaction."""
     preamble: tuple[str, Params] | None
+    """First statement of each transaction."""
+    patience = STALL
+    """Seconds that one answer may take."""
 
     def wire(self, *, prepares: bool = True, preamble: tuple[str, Params] | None = None) -> None:
         """Prepare the connection for pipelines."""
@@ -50,35 +59,109 @@ class PipelineConnection(psycopg.Connection[Any]):
         self.preamble = preamble
         self._rows = Transformer.from_context(self)
         self._poll = select.poll()
+        self._sent: deque[PendingResult | bytes | None] = deque()
 
-    patience = STALL
-    """Seconds that one answer may take."""
-
-    def limit(self, seconds: float) -> None:
-        """Wait for each answer at most ``seconds`` from now on."""
+    def enter(self, seconds: float) -> None:
+        """Switch to pipeline mode, and wait for each answer at most ``seconds`` from now on."""
         self.patience = max(_LEAST, min(STALL, seconds))
+        self._sent.clear()
+        self.pgconn.enter_pipeline_mode()
 
-    # --- Used by Pipeline ---
+    def give_up(self) -> bool:
+        """Roll back what is not committed and leave pipeline mode; return True if the connection can be used again."""
+        try:
+            while self._sent:
+                try:
+                    self._settle()
+                except psycopg.Error as error:
+                    if error.sqlstate is None or self.pgconn.status == _BAD:
+                        return False
+                    # statements sent before the error have failed too
+            if self.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+                self.send("rollback")
+                self.sync()
+            self.pgconn.exit_pipeline_mode()
+        except psycopg.Error:
+            return False
+        return self.pgconn.transaction_status == pq.TransactionStatus.IDLE
 
-    def flush(self) -> None:
+    def begin(self) -> None:
+        """Send the beginning of a transaction."""
+        self.send("begin")
+        if self.preamble is not None:
+            self.send(*self.preamble)
+
+    def send(self, query: str, params: Params = ()) -> PendingResult:
+        """Send a statement; its rows are available after ``sync``. Parameters are ``$1``, ``$2`` and so on."""
+        name, text = _statements.get(query) or _statements.setdefault(
+            query, (b"callosum_%d" % next(_numbers), query.encode())
+        )
+        values, formats = _sendable(params) if params else (None, None)
+        if self.prepared is None:
+            self.pgconn.send_query_params(text, values, None, formats, _BINARY)
+        else:
+            if name not in self.prepared:
+                self.pgconn.send_prepare(name, text)
+                self._sent.append(name)
+                self.prepared.add(name)
+            self.pgconn.send_query_prepared(name, values, formats, _BINARY)
+        answer = PendingResult(self)
+        self._sent.append(answer)
+        return answer
+
+    def fetch(self, query: str, params: Params = ()) -> list[tuple[Any, ...]]:
+        """Send a statement and wait for its rows: one round trip."""
+        return self.send(query, params).fetchall()
+
+    def sync(self) -> None:
+        """Wait for everything sent so far; raise the first error."""
+        self._flush()
+        self._settle()
+
+    def _flush(self) -> None:
         """Send the buffer, and read meanwhile so that the two sides never wait for each other."""
-        pgconn = self.pgconn
-        while pgconn.flush():
+        self.pgconn.pipeline_sync()
+        self._sent.append(None)
+        while self.pgconn.flush():
             if self._wait(select.POLLIN | select.POLLOUT) & select.POLLIN:
-                pgconn.consume_input()
+                self.pgconn.consume_input()
 
-    def result(self) -> pq.abc.PGresult | None:
+    def _settle(self) -> None:
+        """Read the answers up to the next sync."""
+        error: psycopg.Error | None = None
+        if None not in self._sent:
+            self._flush()
+        while True:
+            awaited = self._sent[0]
+            result = self._result()
+            if result is None or (awaited is None and result.status != _SYNC):
+                raise self._broken(error)
+            self._sent.popleft()
+            if awaited is None:
+                break
+            if result.status not in _OK:
+                if isinstance(awaited, bytes) and self.prepared is not None:
+                    self.prepared.discard(awaited)
+                if error is None and result.status != _ABORTED:
+                    error = error_from_result(result, encoding="utf-8")
+                if self.pgconn.status == _BAD:
+                    raise self._broken(error)
+            elif isinstance(awaited, PendingResult):
+                awaited.rows = []
+                if result.status == _TUPLES:
+                    self._rows.set_pgresult(result, format=_BINARY)
+                    awaited.rows = self._rows.load_rows(0, result.ntuples, tuple)
+            if self._result() is not None:
+                raise self._broken(error)
+        if error is not None:
+            raise error
+
+    def _result(self) -> pq.abc.PGresult | None:
         """Return the next result, None after the last one of a statement."""
-        pgconn = self.pgconn
-        while pgconn.is_busy():
+        while self.pgconn.is_busy():
             self._wait(select.POLLIN)
-            pgconn.consume_input()
-        return pgconn.get_result()
-
-    def rows(self, result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
-        """Return a result's rows."""
-        self._rows.set_pgresult(result, format=_BINARY)
-        return self._rows.load_rows(0, result.ntuples, tuple)
+            self.pgconn.consume_input()
+        return self.pgconn.get_result()
 
     def _wait(self, events: int) -> int:
         self._poll.register(self.pgconn.socket, events)
@@ -88,140 +171,26 @@ class PipelineConnection(psycopg.Connection[Any]):
             raise psycopg.OperationalError(f"the server has not answered for {self.patience:.1f} s")
         return ready[0][1]
 
+    def _broken(self, error: psycopg.Error | None) -> psycopg.Error:
+        if error is not None and error.sqlstate:
+            return error
+        return psycopg.OperationalError(self.pgconn.get_error_message().strip() or "the connection is lost")
+
 
 class PendingResult:
     """The result of one statement. Its rows are available once the pipeline was synced."""
 
-    __slots__ = ("_pipeline", "_rows")
+    __slots__ = ("_pipeline", "rows")
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._rows: list[tuple[Any, ...]] | None = None
+        self.rows: list[tuple[Any, ...]] | None = None
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Return all rows; sync the pipeline first if that was not done yet."""
-        if self._rows is None:
+        if self.rows is None:
             self._pipeline.sync()
-        return self._rows or []
-
-    def fetchone(self) -> tuple[Any, ...] | None:
-        """Return the first row, None if there is none."""
-        rows = self.fetchall()
-        return rows[0] if rows else None
-
-
-class Pipeline:
-    """Send statements through a connection. Call ``enter`` first and ``give_up`` at the end.
-
-    After an error the server undoes everything sent up to the next wait, and the transaction that stays open can only
-    be rolled back.
-    """
-
-    __slots__ = ("_pgconn", "_sent", "connection", "pool")
-
-    def __init__(self, connection: PipelineConnection, pool: ConnectionPool[PipelineConnection]) -> None:
-        self.connection = connection
-        self.pool = pool
-        self._pgconn = connection.pgconn
-        self._sent: deque[PendingResult | bytes | None] = deque()
-
-    def enter(self) -> None:
-        """Switch the connection to pipeline mode."""
-        self._pgconn.enter_pipeline_mode()
-
-    def give_up(self) -> bool:
-        """Roll back what is not committed and leave pipeline mode; return True if the connection can be used again."""
-        try:
-            while self._sent:
-                try:
-                    self._settle()
-                except psycopg.Error as error:
-                    if error.sqlstate is None or self._pgconn.status == _BAD:
-                        return False
-                    # statements sent before the error have failed too
-            if self._pgconn.transaction_status != pq.TransactionStatus.IDLE:
-                self.send("rollback")
-                self.sync()
-            self._pgconn.exit_pipeline_mode()
-        except psycopg.Error:
-            return False
-        return self._pgconn.transaction_status == pq.TransactionStatus.IDLE
-
-    def begin(self) -> None:
-        """Send the beginning of a transaction."""
-        self.send("begin")
-        if self.connection.preamble is not None:
-            self.send(*self.connection.preamble)
-
-    def send(self, query: str, params: Params = ()) -> PendingResult:
-        """Send a statement; its rows are available after ``sync``. Parameters are ``$1``, ``$2`` and so on."""
-        name, text = _statements.get(query) or _statements.setdefault(
-            query, (b"callosum_%d" % next(_numbers), query.encode())
-        )
-        values, formats = _sendable(params) if params else (None, None)
-        prepared = self.connection.prepared
-        if prepared is None:
-            self._pgconn.send_query_params(text, values, None, formats, _BINARY)
-        else:
-            if name not in prepared:
-                self._pgconn.send_prepare(name, text)
-                self._sent.append(name)
-                prepared.add(name)
-            self._pgconn.send_query_prepared(name, values, formats, _BINARY)
-        answer = PendingResult(self)
-        self._sent.append(answer)
-        return answer
-
-    def fetch(self, query: str, params: Params = ()) -> list[tuple[Any, ...]]:
-        """Send a statement and wait for its rows: one round trip."""
-        answer = self.send(query, params)
-        self.sync()
-        return answer.fetchall()
-
-    def sync(self) -> None:
-        """Wait for everything sent so far; raise the first error."""
-        self._pgconn.pipeline_sync()
-        self._sent.append(None)
-        self.connection.flush()
-        self._settle()
-
-    def _settle(self) -> None:
-        """Read the answers up to the next sync."""
-        error: psycopg.Error | None = None
-        connection = self.connection
-        if None not in self._sent:
-            self._pgconn.pipeline_sync()
-            self._sent.append(None)
-            connection.flush()
-        while True:
-            awaited = self._sent[0]
-            result = connection.result()
-            if awaited is None:
-                if result is None or result.status != _SYNC:
-                    raise self._broken(error)
-                self._sent.popleft()
-                break
-            if result is None:
-                raise self._broken(error)
-            self._sent.popleft()
-            if result.status not in _OK:
-                if isinstance(awaited, bytes) and connection.prepared is not None:
-                    connection.prepared.discard(awaited)
-                if error is None and result.status != _ABORTED:
-                    error = error_from_result(result, encoding="utf-8")
-                if self._pgconn.status == _BAD:
-                    raise self._broken(error)
-            elif isinstance(awaited, PendingResult):
-                awaited._rows = connection.rows(result) if result.status == _TUPLES else []  # noqa: SLF001
-            if connection.result() is not None:
-                raise self._broken(error)
-        if error is not None:
-            raise error
-
-    def _broken(self, error: psycopg.Error | None) -> psycopg.Error:
-        if error is not None and error.sqlstate:
-            return error
-        return psycopg.OperationalError(self._pgconn.get_error_message().strip() or "the connection is lost")
+        return self.rows or []
 
 
 # --- Statements -------------------------------------------------------------------------------------

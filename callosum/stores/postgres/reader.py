@@ -95,16 +95,17 @@ class PostgresReader:
         key: str | None = None,
         settled: bool = False,
     ) -> list[Entry]:
+        page = sql.PAGE_NEWEST if newest else sql.PAGE
         params = [after, LAST, namespace, session, key, limit]
         if settled:
+            params[1] = self.ask(sql.SETTLE)[0][0]
             rows = self.ask(sql.PAGE_NOW_NEWEST if newest else sql.PAGE_NOW, params)
             if rows and rows[0][-1]:
                 # Only a transaction that was running at this read may still add an entry before the last of these.
                 self._engine.wait_for(set(rows[0][-1]))
-                params[1] = max(row[0] for row in rows)
-                rows = self.ask(sql.PAGE_NEWEST if newest else sql.PAGE, params)
+                rows = self.ask(page, params)
         else:
-            rows = self.ask(sql.PAGE_NEWEST if newest else sql.PAGE, params)
+            rows = self.ask(page, params)
         return [*map(entry_of, rows[::-1] if newest else rows)]
 
 

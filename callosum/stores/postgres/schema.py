@@ -8,7 +8,7 @@ only with a migration that removes something, which must come at least one relea
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Final
+from typing import Final, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -41,7 +41,7 @@ def migrate(connection: psycopg.Connection, schema: str) -> int:
         try:
             return _migrate(connection, schema)
         except _RACED as error:
-            if not left or (isinstance(error, psycopg.errors.DuplicateTable) and _version_row(connection) is None):
+            if not left or (isinstance(error, psycopg.errors.DuplicateTable) and found(connection, schema) is None):
                 raise StoreError(
                     f"the schema {schema!r} holds tables that are not Callosum's: name another one with ?schema="
                 ) from error
@@ -49,9 +49,8 @@ def migrate(connection: psycopg.Connection, schema: str) -> int:
 
 
 def _migrate(connection: psycopg.Connection, schema: str) -> int:
-    version_row = _version_row(connection)
-    if version_row is not None and version_row[0]:
-        return checked(version_row, schema)
+    if version := found(connection, schema):
+        return version
     with connection.transaction():
         connection.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
         connection.execute(
@@ -59,17 +58,22 @@ def _migrate(connection: psycopg.Connection, schema: str) -> int:
             "oldest int not null)"
         )
         connection.execute("insert into schema_version values(1, 0, 0) on conflict do nothing")
-        row = connection.execute(f"{VERSION} for update").fetchone()
-        if row is not None and row[0]:
-            return checked((row[0], row[1]), schema)
+        if version := found(connection, schema, " for update"):
+            return version
         connection.execute(_TABLES, prepare=False)
         connection.execute("update schema_version set version = %s, oldest = %s", (SCHEMA, _FIRST))
     return SCHEMA
 
 
-def checked(version_row: tuple[int, int], schema: str) -> int:
-    """Return the version of the tables. Raise ``StoreError`` if this module cannot use them."""
-    version, oldest = version_row
+def found(connection: psycopg.Connection, schema: str, lock: LiteralString = "") -> int | None:
+    """Return the version of the tables, None if there are none. Raise ``StoreError`` if this module cannot use them."""
+    try:
+        row = connection.execute(VERSION + lock, prepare=False).fetchone()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        return None
+    if not row or not row[0]:
+        return None
+    version, oldest = row
     if oldest > SCHEMA:
         raise StoreError(
             f"the schema {schema!r} is of version {version}, which needs a newer Callosum than this one, "
@@ -80,12 +84,4 @@ def checked(version_row: tuple[int, int], schema: str) -> int:
             f"the schema {schema!r} is of version {version}, this Callosum works with {SCHEMA}: set it aside "
             f"(`alter schema {schema} rename to {schema}_{version}`; the version that wrote it can export its journal)"
         )
-    return version
-
-
-def _version_row(connection: psycopg.Connection) -> tuple[int, int] | None:
-    try:
-        row = connection.execute(VERSION, prepare=False).fetchone()
-    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-        return None
-    return (row[0], row[1]) if row else None
+    return int(version)

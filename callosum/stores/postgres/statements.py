@@ -28,7 +28,7 @@ SCAN: Final = "select name, value, revision from record where name >= $1 and nam
 SCAN_NEWEST: Final = (
     "select name, value, revision from record where name >= $1 and name < $2 order by name desc limit $3"
 )
-OPENERS: Final = "select seq, namespace, session, keys from journal where seq = any($1::bigint[])"
+OPENERS: Final = "select namespace, session, keys from journal where seq = any($1::bigint[])"
 """What the locks of an action follow from."""
 
 _ENTRY: Final = (
@@ -61,6 +61,30 @@ OPENED: Final = (
     "and ($3::text[] is null or session = any($3::text[])) order by seq desc limit $4"
 )
 COUNT: Final = "select count(*) from journal"
+
+FLOOR: Final = "floor"
+"""Name of the position up to which readers of the journal have seen everything: no entry gets one below it."""
+_FLOOR: Final = f"coalesce((select value::bigint from meta where name = '{FLOOR}'), 0)"  # noqa: S608
+# What was not so divides by zero, and so undoes the transaction. A moment is an estimate, so it may be a little early.
+CHECK: Final = (
+    f"select 1 / (case when $3::bigint > {_FLOOR} and (case when $4::int = 1 then $3 > last "  # noqa: S608
+    "else $3 > clock - 2000000 and $3 <= greatest(clock + 100000, last + 1) end) and not exists("
+    "select 1 from unnest($1::bytea[], $2::bigint[]) n(name, revision) left join record r on r.name = n.name "
+    "where coalesce(r.revision, 0) <> n.revision) then 1 else 0 end) "
+    f"from (select {_CLOCK}, (select coalesce(max(seq), 0) from journal)) now(clock, last)"
+)
+CHECK_OF_ENTRIES: Final = (
+    "select 1 / (case when exists(select 1 from unnest($1::bigint[], $2::bigint[]) n(seq, revision) "
+    "left join journal j on j.seq = n.seq and j.record is not null "
+    "where coalesce(j.xmin::text::bigint, 0) <> n.revision) then 0 else 1 end)"
+)
+SETTLE: Final = (
+    "with last as (select coalesce(max(seq), 0) as seq from journal), raised as ("  # noqa: S608
+    f"insert into meta select '{FLOOR}', seq::text from last where seq > {_FLOOR} on conflict(name) do update "
+    "set value = greatest(meta.value::bigint, excluded.value::bigint)::text) "
+    "select seq, set_config('synchronous_commit', 'off', true) from last"
+)
+"""Raise the floor to the newest entry, and return it."""
 
 PUT: Final = (
     "insert into record select name, value, $3::bigint from unnest($1::bytea[], $2::bytea[]) n(name, value) "
@@ -97,12 +121,12 @@ NOTIFY: Final = (
 
 PUT_FACT: Final = "insert into meta values($1, $2) on conflict(name) do update set value = excluded.value"
 RAISE_FACT: Final = (
-    f"insert into meta values('{LEFT}', $1) on conflict(name) do update set value = "
+    "insert into meta values($1, $2) on conflict(name) do update set value = "
     "greatest(meta.value::bigint, excluded.value::bigint)::text"
 )
 ADD_FACT: Final = "insert into meta values($1, $2) on conflict(name) do nothing"
 KEPT: Final = (
-    f"select (select value from meta where name = '{IDENTITY}'), (select max(seq) from journal), "  # noqa: S608
+    f"select (select value from meta where name = '{IDENTITY}'), "  # noqa: S608
     "(select $1::bigint where not exists(select 1 from journal where seq = $1::bigint)), "
     f"(select value from meta where name = '{LEFT}'), (select value from meta where name = $2)"
 )

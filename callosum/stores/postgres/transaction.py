@@ -1,4 +1,10 @@
-"""A transaction: locks and reads in one round trip, writes and commit in another."""
+"""A transaction: locks and reads in one round trip, writes and commit in another; or all of it in one.
+
+What a process knows it need not read. A transaction whose first records are all known begins without the database: its
+locks, a comparison of what it knew and its writes are sent together. If a step asks for anything else, locks and
+comparison go with that question; from then on nothing is taken from memory, because what a range shows is only one
+view with records that were compared under the same locks.
+"""
 
 from __future__ import annotations
 
@@ -7,64 +13,117 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg_pool import PoolTimeout
 
+from callosum.errors import StoreError
 from callosum.model import Entry
 from callosum.stores import names
-from callosum.stores.port import OF_ENTRY, Found, Overtaken, Written, encode
+from callosum.stores.port import OF_ENTRY, SELDOM, Found, Overtaken, Written, encode
 from callosum.stores.postgres import statements as sql
 from callosum.stores.postgres.connections import is_connection_lost
 from callosum.stores.postgres.locks import EVERY, Locks
-from callosum.stores.postgres.pipeline import Params, Pipeline
+from callosum.stores.postgres.pipeline import Params, PendingResult, Pipeline
 from callosum.stores.postgres.reader import PostgresReader, columns_of, named, sorted_out
+from callosum.stores.receipt import LEFT
 
 if TYPE_CHECKING:
     from callosum.stores.postgres.engine import PostgresEngine
 
 
 class PostgresTransaction(PostgresReader):
-    """A transaction that holds ``locks``, and has read what is asked for ``first``.
+    """A transaction that holds ``locks``, or sends them when it first speaks to the database.
 
     One without requests locks nothing: what others have changed meanwhile it leaves as it is. After an error nothing
     more can be read, and ``commit`` raises what comes of it.
     """
 
-    def __init__(
-        self, engine: PostgresEngine, line: Pipeline, locks: Locks, first: Sequence[bytes], shift: int
-    ) -> None:
+    used: set[bytes]
+
+    def __init__(self, engine: PostgresEngine, locks: Locks) -> None:
         super().__init__(engine)
-        self._line: Pipeline | None = line
+        self.used = set()
+        self.read: dict[bytes, int] = {}
+        """Revisions of the records in ``known`` that were read or recalled, 0 for one that is not there."""
+        self._recalled: dict[bytes, int] | None = None
+        """The same of those that the database has not compared yet; None if it need not."""
+        self._line: Pipeline | None = None
         self._locks = locks
         self._token = secrets.randbits(62)
+        self._number: PendingResult | None = None
         self._failed: Exception | None = None
-        self._first: dict[bytes, bytes | None] = dict.fromkeys(first)
-        line.begin()
-        engine.lock(line, locks)
+        self._first: dict[bytes, bytes | None] = {}
+
+    def recall(self, first: Sequence[bytes]) -> bool:
+        """Begin with what this process knows; return False if it does not know all of these records and the time."""
+        clock, self._recalled = self._engine.now(), {}
+        if clock is None or not self._recalls(first):
+            self._recalled = None
+            return False
+        self._moments = clock, self._engine.last
+        return True
+
+    def _recalls(self, wanted: Sequence[bytes]) -> bool:
+        """Take records from memory, all or none. What is seldom there counts as absent until it is compared."""
+        if self._recalled is None or self._line is not None:
+            return False
+        found = self._engine.cache.found
+        taken = {name: (0, False) if name[0] in SELDOM else found.get(name) for name in wanted}
+        if None in taken.values():
+            return False
+        for name, (revision, self.known[name]) in taken.items():  # type: ignore[misc]
+            self.read[name] = self._recalled[name] = revision
+        return True
+
+    def read_first(self, first: Sequence[bytes], shift: int) -> tuple[int, int]:
+        """Take the locks and read these records, in one round trip; return the clock and the newest entry."""
+        line = self._opened()
         moments = line.send(sql.MOMENTS)
-        others, of_entries = sorted_out([*self._first])
+        others, of_entries = sorted_out(first)
         got = line.send(sql.GET, (others,)) if others else None
         records = line.send(sql.GET_OF_ENTRY, ([*of_entries],)) if of_entries else None
         line.sync()
-        clock, last = engine.moments(moments.fetchall())
+        clock, last = self._engine.moments(moments.fetchall())
         self._moments = clock, last + shift
-        if got is not None:
-            self._first.update(self.noted(got.fetchall()))
+        self._first = {**dict.fromkeys(first), **dict(self.noted(got.fetchall() if got is not None else ()))}
         if records is not None:
             self._first.update(self.noted(named(of_entries, records.fetchall())))
+        self.read = {name: self.revisions.get(name, 0) for name in first}
+        return clock, last
+
+    def _opened(self, *, asks: bool = False) -> Pipeline:
+        """Return the line; the first time send what begins the transaction, and compares what was recalled.
+
+        If the transaction ``asks`` something, its moment must be later than whatever it may be shown.
+        """
+        if self._line is None:
+            self._line = line = self._engine.connections.take()
+            line.begin()
+            self._number = self._engine.lock(line, self._locks)
+            if self._recalled is not None:
+                self._engine.compare(line, self._recalled, self.now, strict=asks)
+        return self._line
 
     def ask(self, query: str, params: Params = ()) -> list[Any]:
-        if self._line is None or self._failed is not None:
-            raise self._failed or Overtaken
+        if self._failed is not None:
+            raise self._failed
         try:
-            return self._line.fetch(query, params)
-        except psycopg.Error as error:
+            answer = self._opened(asks=True).fetch(query, params)
+        except (psycopg.Error, PoolTimeout, StoreError) as error:
             self._failed = error
             raise
+        self._recalled = None
+        return answer
 
     def get(self, names: Sequence[bytes]) -> list[Found]:
+        if self._recalls(names):
+            return []
         first = self._first
         missing = [name for name in names if name not in first]
         found = [(name, value) for name in names if (value := first.get(name)) is not None]
-        return found + super().get(missing) if missing else found
+        if missing:
+            found += super().get(missing)
+            self.read.update([(name, self.revisions.get(name, 0)) for name in missing])
+        return found
 
     def refusal(self) -> Exception | None:
         """Return None: ``WatchedStore`` looks before and after."""
@@ -78,16 +137,16 @@ class PostgresTransaction(PostgresReader):
         dropped: Collection[Entry] = (),
         durable: bool = False,
     ) -> None:
-        line = self._line
-        if line is None or self._failed is not None:
-            raise self._engine.passes(self._failed or Overtaken())
-        if not (changed or entries or dropped):
-            self.rollback()
-            return
-        if self._locks.keys() - {EVERY}:
-            self._engine.require(self._locks, changed, entries)
-        sent = False
+        engine, sent = self._engine, False
         try:
+            if self._failed is not None:
+                raise self._failed
+            if not (changed or entries or dropped or self._recalled):
+                self.rollback()
+                return
+            if self._locks.keys() - {EVERY}:
+                engine.require(self._locks, changed, entries)
+            line = self._opened()
             if not durable:
                 line.send(sql.LAZY)
             for one in entries:
@@ -98,20 +157,27 @@ class PostgresTransaction(PostgresReader):
                 was = {names.id_in(name): at for name, at in self.revisions.items() if name[0] == OF_ENTRY}
                 seqs = [entry.seq for entry in dropped]
                 line.send(sql.DROP, (seqs, [was.get(seq, 0) for seq in seqs]))
-                line.send(sql.RAISE_FACT, (str(max(seqs)),))
-            for said, always in self._engine.notices(changed, entries).items():
-                line.send(sql.NOTIFY, (self._engine.notifier.channel, said, always))
+                line.send(sql.RAISE_FACT, (LEFT, str(max(seqs))))
+            for said, always in engine.notices(changed, entries).items():
+                line.send(sql.NOTIFY, (engine.notifier.channel, said, always))
             sent = True
             line.send("commit")
             line.sync()
-        except psycopg.Error as error:
-            self._end(usable=True)
-            if sent and entries and is_connection_lost(error):
-                self._engine.find_out(error, self._locks, entries[0].seq, self._token)
-            else:
-                raise self._engine.passes(error) from error
-        self._end(usable=True)
-        self._engine.keep(entries)
+        except (psycopg.Error, PoolTimeout, StoreError, Overtaken) as error:
+            self.rollback()
+            engine.cache.drop(changed)
+            if not (sent and entries and is_connection_lost(error)):
+                raise engine.passes(error, self._recalled or {}) from error
+            engine.find_out(error, self._locks, entries[0].seq, self._token)
+            return
+        self.rollback()
+        if entries:
+            engine.last = max(engine.last, entries[-1].seq)
+        if len(self._locks) > 1 and self._number is not None:
+            number = int(self._number.fetchall()[0][1]) % (1 << 32)
+            engine.cache.committed(self.known, self.read, changed, entries, self._token, number)
+        else:
+            engine.cache.drop(changed)
 
     def _put(self, line: Pipeline, changed: Mapping[bytes, Any]) -> None:
         """Send what changes records, in the order of their names, so that transactions do not wait in a circle."""
@@ -136,9 +202,6 @@ class PostgresTransaction(PostgresReader):
             line.send(sql.PUT, [*map(list, zip(*others, strict=True)), self._token])
 
     def rollback(self) -> None:
-        self._end(usable=True)
-
-    def _end(self, *, usable: bool) -> None:
         line, self._line = self._line, None
         if line is not None:
-            self._engine.connections.give(line, usable=usable)
+            self._engine.connections.give(line)

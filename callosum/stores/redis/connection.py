@@ -84,7 +84,7 @@ class RedisConnection:
     Raises ``ConfigError`` for a URL or a server that cannot be used, ``StoreUnavailable`` for one that is unreachable.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, creates: bool = True) -> None:
         self.url, own = split_url(url)
         self.place = without_secrets(url)
         self.prefix = own.get("prefix", PREFIX)
@@ -94,19 +94,26 @@ class RedisConnection:
         if self.durability not in ("full", "server"):
             raise ConfigError(f"durability: expected full or server, got {self.durability!r}", "store")
         self.cluster = own.get("cluster", "") == "true"
+        self.channel = f"{self.prefix}:{{}}:wake"  # a cluster carries its messages to all servers
         self.warnings: list[str] = []
         self.engine = ""
-        self._syncs = False
+        self.syncs = False
+        """True if a durable batch waits for the server's disk after it was written."""
         self._identity = f"{self.prefix}:{IDENTITY}"
         self._identified: bytes | None = None
-        self._replacements = 0
+        self.replacements = 0
+        """Number of times that the store was found to be another one."""
         self._secret = password_in(own["password_file"]) if "password_file" in own else None
         with self.explained():
             try:
                 self.client: Any = self._connect()
             except (TypeError, ValueError) as error:  # the driver's way to refuse a parameter
                 raise ConfigError(f"the URL of the store has an invalid parameter: {error}", "store") from error
-            self._check_servers()
+            for server in self._servers():
+                self._check_server(server)
+            if creates:
+                self.client.set(f"{self.prefix}:schema", SCHEMA, nx=True)
+            self.found = self._format()
 
     def _connect(self) -> Any:
         # RESP 2 can express every answer of the scripts, and redis-py parses it in fewer steps.
@@ -132,16 +139,6 @@ class RedisConnection:
         self._identified = identity
         return str(identity.decode())
 
-    @property
-    def syncs(self) -> bool:
-        """Return True if a durable batch waits for the server's disk after it was written."""
-        return self._syncs
-
-    @property
-    def epoch(self) -> int:
-        """Return a number that changes whenever the server may have been replaced or may hold other data."""
-        return self._replacements if self.cluster else self._replacements + self.client.connection_pool.made
-
     def pool(self) -> Pool:
         """Return figures on this process's connections; for a cluster, on those to all its servers together."""
         if not self.cluster:
@@ -153,10 +150,6 @@ class RedisConnection:
         used = sum(len(pool._in_use_connections) for pool in pools)  # noqa: SLF001
         return Pool(self.limit * max(len(nodes), 1), idle + used, idle)
 
-    def lost(self) -> int:
-        """Return how many connections scripts have lost so far; always 0 for a cluster, where they are not counted."""
-        return 0 if self.cluster else self.client.connection_pool.lost
-
     # --- What the server guarantees ---
 
     def _servers(self) -> list[Any]:
@@ -164,14 +157,7 @@ class RedisConnection:
             return [self.client]
         return [self.client.get_redis_connection(node) for node in self.client.get_primaries()]
 
-    def _check_servers(self) -> None:
-        """Check the server's settings, and that the keys have this schema version."""
-        for server in self._servers():
-            self._check_server(server)
-        self.client.set(f"{self.prefix}:schema", SCHEMA, nx=True)
-        self.format()
-
-    def format(self) -> int | None:
+    def _format(self) -> int | None:
         """Return the format of the keys, None if there are none. Raise ``StoreError`` for another format."""
         name = f"{self.prefix}:schema"
         found = self.client.get(name)
@@ -214,7 +200,7 @@ class RedisConnection:
             self.warnings.append(f"decisions of tiers 3 and 4 may be lost ({loss})")
             _logger.warning("%s: %s", self.place, self.warnings[-1])
         elif logs and fsync == "everysec" and can_wait and not self.cluster:
-            self._syncs = True  # with any other appendfsync WAITAOF waits for a sync that never happens
+            self.syncs = True  # with any other appendfsync WAITAOF waits for a sync that never happens
         else:
             raise ConfigError(
                 f"the server may lose decisions of tiers 3 and 4 ({loss}). Set appendonly yes and appendfsync always"
@@ -242,22 +228,18 @@ class RedisConnection:
         """Run a script like ``run``; return once its writes survive power loss, as far as the server guarantees it."""
         if self.cluster:
             return self.run(script, clock, *args)
-        if not (self._syncs or self.replicas):
-            answer, identity = self._exchange(script, clock, args, ("GET", self._identity))
-            self._compare_identity(identity)
-            return answer
-        wait = ("WAITAOF", 1, self.replicas, _SYNC) if self._syncs else ("WAIT", self.replicas, _SYNC)
-        answer, identity, waited = self._exchange(script, clock, args, ("GET", self._identity), wait)
-        self._compare_identity(identity)
-        local, others = waited if self._syncs else (1, waited)
+        wait: list[tuple[str | int, ...]] = []
+        if self.syncs:
+            wait = [("WAITAOF", 1, self.replicas, _SYNC)]
+        elif self.replicas:
+            wait = [("WAIT", self.replicas, _SYNC)]
+        answer, identity, *waited = self._exchange(script, clock, args, ("GET", self._identity), *wait)
+        if self._identified is not None and identity != self._identified:
+            self.replacements += 1  # all data may be lost although no connection was
+        local, others = waited[0] if self.syncs else (1, *(waited or [0]))
         if int(local) < 1 or int(others) < self.replicas:
             raise NotDurable(f"{self.place} did not put the batch on disk within {_SYNC / 1000:.0f} s", answer)
         return answer
-
-    def _compare_identity(self, identity: bytes | None) -> None:
-        """Compare the store id in an answer: all data may be lost although no connection was."""
-        if self._identified is not None and identity != self._identified:
-            self._replacements += 1
 
     def _exchange(
         self, script: Script, clock: str, args: tuple[bytes | str | int, ...], *more: tuple[str | int, ...]
@@ -381,3 +363,10 @@ def _answer(connection: Any) -> Any:
 
 def _text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def version_of(url: str) -> int | None:
+    """Return the stored schema version, None if nothing is stored. Raises the errors that opening the store raises."""
+    link = RedisConnection(url, creates=False)
+    link.close()
+    return link.found

@@ -17,6 +17,7 @@ from callosum.stores.base import Clock, Request, StoreCheck
 from callosum.stores.cache import RecordCache, ServerTime
 from callosum.stores.receipt import LEFT, HeldByStore, Receipt
 from callosum.stores.redis.connection import SCHEMA, RedisConnection
+from callosum.stores.redis.notifications import RedisNotifier
 from callosum.stores.redis.reader import REVISION, RedisReader, Spaces
 from callosum.stores.redis.transaction import RedisTransaction, Tries
 
@@ -33,8 +34,10 @@ class RedisEngine:
         self.link = RedisConnection(url)
         self.kind, self.divided = self.link.engine, self.link.cluster
         self.place = f"{self.link.place} {self.link.prefix}"
+        self.pool = self.link.pool
+        self.notifier = RedisNotifier(self.link)
         self.spaces = Spaces(self.link)
-        self.cache = RecordCache()
+        self.cache = RecordCache(b"")
         self.server_time = ServerTime()
         self.overtaken = 0
         """Number of times that transactions of this process had to run again."""
@@ -50,6 +53,11 @@ class RedisEngine:
         if self._pid != os.getpid():
             self._own, self._count, self._pid = secrets.randbits(64), count(), os.getpid()
         return ((self._own + next(self._count)) % (1 << 64)).to_bytes(REVISION, "big")
+
+    @property
+    def epoch(self) -> int:
+        """Return a number that changes whenever the server may have been replaced or may hold other data."""
+        return self.link.replacements + (0 if self.link.cluster else self.link.client.connection_pool.made)
 
     def noted(self, clock: int, last: int) -> None:
         """Note the time in an answer of the server."""
@@ -72,9 +80,9 @@ class RedisEngine:
         wait: bool = True,  # noqa: ARG002 - nothing is locked
         tries: int = 0,
     ) -> RedisTransaction:
-        if self.link.lost() != self._lost:
+        if not self.link.cluster and self.link.client.connection_pool.lost != self._lost:
             # The server may have been replaced by one that lacks the newest data, or all of it.
-            self._lost = self.link.lost()
+            self._lost = self.link.client.connection_pool.lost
             self.cache.found.clear()
             self.spaces.forget()
             self.last = 0
@@ -108,14 +116,14 @@ class RedisEngine:
             raise doubt
 
     def prove(self) -> None:
-        self.put("proof", int(time.time()))
+        self.keep_fact("proof", int(time.time()))
 
-    def accept(self, now: int) -> str:  # noqa: ARG002 - ``RedisStore`` knows what the store lost
+    def accept(self, now: int) -> str:  # noqa: ARG002 - ``NetworkStore`` knows what the store lost
         return ""
 
     # --- Facts of the server's own ---
 
-    def put(self, name: str, value: int) -> None:
+    def keep_fact(self, name: str, value: int) -> None:
         """Store a fact that is no record."""
         with self.link.explained():
             self.link.client.set(f"{self.link.prefix}:{name}", value)
@@ -126,20 +134,18 @@ class RedisEngine:
         with self.link.explained():
             identity = self.link.identify()
             if not whole:
-                return HeldByStore(identity, 0, 0, 0, 0)
-            missing, newest = receipt.entry, 0
+                return HeldByStore(identity, 0, 0, 0)
+            missing = receipt.entry
             for tag in self.spaces.all():
                 if client.zcount(f"{tag}j", missing, missing):
                     missing = 0
-                last = client.zrevrange(f"{tag}j", 0, 0)
-                newest = max(newest, int.from_bytes(last[0][:8], "big") if last else 0)
             left, accepted = (int(client.get(f"{prefix}:{name}") or 0) for name in (LEFT, receipt.name))
-        return HeldByStore(identity, missing, left, accepted, newest)
+        return HeldByStore(identity, missing, left, accepted)
 
     def left(self, seq: int) -> None:
         """Note up to which entry a rotation removed some."""
         if seq > int(self.link.client.get(f"{self.link.prefix}:{LEFT}") or 0):
-            self.put(LEFT, seq)
+            self.keep_fact(LEFT, seq)
 
     def size(self) -> int:
         client = self.link.client
@@ -152,10 +158,9 @@ class RedisEngine:
         with self.snapshot() as reader:
             ahead = max(0, reader.look().time - reader.clock) / SECOND
             entries = reader.count()
-        problems = list(self.link.warnings)
-        if ahead > 1:
-            problems.append(f"the store's time is {ahead:.0f} s ahead of the clock: leases end that much later")
-        return StoreCheck(self.kind, self.link.place, SCHEMA, entries, 0, self.size(), 0, ahead, tuple(problems))
+        link, warnings = self.link, tuple(self.link.warnings)
+        return StoreCheck(self.kind, link.place, SCHEMA, entries, 0, self.size(), 0, ahead, warnings)
 
     def close(self) -> None:
+        self.notifier.close()
         self.link.close()

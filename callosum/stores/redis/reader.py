@@ -7,8 +7,10 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from callosum.model import SECOND, Entry, Event, Key, Outcome, Verdict
+from callosum.model import SECOND, Entry, Key
+from callosum.stores.entry_rows import entry_of
 from callosum.stores.names import digest
 from callosum.stores.port import Found, Written
 from callosum.stores.redis.connection import RedisConnection, Script
@@ -22,14 +24,9 @@ REVISION: Final = 8
 """Bytes of a revision, in front of each value."""
 SHARED: Final = digest("")
 """Stands for the namespace of facts, which in a cluster are on a server of their own."""
-encode: Final = msgspec.msgpack.Encoder().encode
+_encode: Final = msgspec.msgpack.Encoder().encode
 _Row = tuple[str, str, str, int, str, int | None, str, str, str, tuple[Key, ...], str, bytes]
 _row: Final = msgspec.msgpack.Decoder(_Row).decode
-_as_json: Final = msgspec.json.decode
-# an enum's call is slow
-_EVENTS: Final = {event.value: event for event in Event}
-_VERDICTS: Final = {"": None, **{verdict.value: verdict for verdict in Verdict}}
-_OUTCOMES: Final = {"": None, **{outcome.value: outcome for outcome in Outcome}}
 
 
 def position(seq: int) -> bytes:
@@ -46,7 +43,7 @@ def described(one: Written) -> tuple[bytes, bytes]:
     entry = one.whole()
     key = digest(entry.keys[0].name)[:8] if entry.keys else bytes(8)
     flag = b"a" if one.record is not None else b"-"
-    value = encode(
+    value = _encode(
         (
             entry.event._value_,
             entry.namespace,
@@ -67,21 +64,9 @@ def described(one: Written) -> tuple[bytes, bytes]:
 
 def _entry(member: bytes, value: bytes) -> Entry:
     event, namespace, session, action, tool, tier, verdict, rule, run, keys, outcome, body = _row(value[REVISION:])
-    return Entry(
-        event=_EVENTS[event],
-        session=session,
-        namespace=namespace,
-        seq=int.from_bytes(member[:8], "big"),
-        action=action,
-        tool=tool,
-        tier=tier,
-        verdict=_VERDICTS[verdict],
-        rule=rule,
-        run=run,
-        keys=keys,
-        outcome=_OUTCOMES[outcome],
-        body=_as_json(body) if body else {},
-    )
+    seq = int.from_bytes(member[:8], "big")
+    row = (seq, event, namespace, session, action, run, tool, tier, verdict, rule, outcome, None, body)
+    return replace(entry_of(row), keys=keys)
 
 
 class Spaces:
@@ -119,11 +104,6 @@ class Spaces:
         """List all namespaces again: a server that was replaced may have lost the list."""
         self._listed.clear()
 
-    def ask(self, tag: str, verb: str, *more: Any) -> list[Any]:
-        """Run the script that reads, in one namespace."""
-        answer: list[Any] = self.link.run(READ, f"{tag}j", tag, verb, *more)
-        return answer
-
 
 class RedisReader:
     """A look that locks nothing. Each answer is true of its own moment."""
@@ -147,7 +127,8 @@ class RedisReader:
 
     def ask(self, tag: str, verb: str, *more: Any) -> list[Any]:
         """Run the script that reads, and note the time in its answer."""
-        clock, last, *answer = self.spaces.ask(tag, verb, *more)
+        answer: list[Any]
+        clock, last, *answer = self.spaces.link.run(READ, f"{tag}j", tag, verb, *more)
         self.noted(clock, last)
         return answer
 

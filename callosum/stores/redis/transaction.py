@@ -27,10 +27,10 @@ from callosum.errors import Unconfirmed
 from callosum.model import SECOND, Entry
 from callosum.stores.base import Request
 from callosum.stores.names import digest
-from callosum.stores.port import OF_ENTRY, SELDOM, Found, Overtaken, Written, values
+from callosum.stores.port import SELDOM, Found, Overtaken, Written, values
 from callosum.stores.redis import deadline
 from callosum.stores.redis.connection import InDoubt, NotDurable, Script
-from callosum.stores.redis.notifications import channel_of, notices
+from callosum.stores.redis.notifications import notices
 from callosum.stores.redis.reader import LATE, REVISION, SHARED, RedisReader, described
 
 if TYPE_CHECKING:
@@ -208,7 +208,10 @@ class RedisTransaction(RedisReader):
                 )
         if dropped:
             engine.left(max(entry.seq for entry in dropped))
-        self._keep(token, changed, entries)
+        if self.keeps:
+            engine.cache.committed(self.known, self.revisions, changed, entries, token, token)
+        else:
+            engine.cache.drop(changed)
         if entries:
             self.last = entries[-1].seq
         here.forget()
@@ -236,7 +239,7 @@ class RedisTransaction(RedisReader):
             "" if not self.keeps else "last" if self._injected else "clock",
             LATE if link.cluster else _PAST,
             _AHEAD,
-            channel_of(link),
+            link.channel,
             here.ticket,
             int(takes_ticket),
             _TICKET_TIME,
@@ -256,7 +259,11 @@ class RedisTransaction(RedisReader):
         until = time.monotonic() + deadline.PATIENCE
         while True:
             try:
-                code, clock, last, *more = self._answer(tag, request, durable)
+                run = link.run_durable if durable else link.run
+                code, clock, last, *more = run(COMMIT, f"{tag}j", tag, *request)
+            except NotDurable as error:
+                here.doubt = error  # ``sync`` says so, because it only matters if the change was written
+                code, clock, last, *more = error.answer
             except InDoubt as error:
                 raise Unconfirmed(
                     f"{link.error_of(error)}; the change was sent and never confirmed", reachable=False
@@ -283,36 +290,6 @@ class RedisTransaction(RedisReader):
         here.raw, here.compared = {**self.raw, **newer}, frozenset(names)
         self._runs_again = True
         raise Overtaken
-
-    def _answer(self, tag: str, request: Sequence[bytes | str | int], durable: bool) -> list[Any]:
-        link = self.engine.link
-        try:
-            return list((link.run_durable if durable else link.run)(COMMIT, f"{tag}j", tag, *request))
-        except NotDurable as error:
-            self.engine.here.doubt = error  # ``sync`` says so, because it only matters if the change was written
-            return list(error.answer)
-
-    def _keep(self, token: bytes, changed: Mapping[bytes, Any], entries: Sequence[Written]) -> None:
-        """Keep what was used and written. An entry's record that changes has mostly ended, so it is not kept."""
-        cache = self.engine.cache
-        if not self.keeps:
-            cache.drop(changed)
-            return
-        known, revisions = self.known, self.revisions
-        new = {
-            name: (revisions[name], known[name])
-            for name in self.used
-            if name in revisions and name in known and name not in changed and name[0] not in SELDOM
-        }
-        for name, record in changed.items():
-            if name[0] == OF_ENTRY or name[0] in SELDOM:
-                cache.drop((name,))
-            else:
-                new[name] = (b"", False) if record is False else (token, record)
-        new.update(
-            {one.name: (token, one.record) for one in entries if one.record is not None and one.name not in changed}
-        )
-        cache.keep(new)
 
     def rollback(self) -> None:
         here, client = self.engine.here, self.engine.link.client

@@ -401,10 +401,10 @@ class SqliteConnections:
     def _compare(self, execute: Execute) -> None:
         receipt = self.receipt
         receipt.attach()
-        identity, left, accepted, missing, newest = execute(sql.KEPT, (receipt.entry, receipt.name)).fetchone()
+        identity, left, accepted, missing = execute(sql.KEPT, (receipt.entry, receipt.name)).fetchone()
         if identity is None:
             return  # read-only, and from before there were identities
-        held = HeldByStore(identity, missing or 0, left or 0, accepted or 0, newest or 0)
+        held = HeldByStore(identity, missing or 0, left or 0, accepted or 0)
         changed = receipt.compare(held, str(self.path))
         if changed != self.changed:
             logger.warning("%s", refusal(changed) if changed else f"{self.path} is used for all calls again")

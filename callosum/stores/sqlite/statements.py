@@ -64,7 +64,7 @@ ADD_FACT: Final = "insert or ignore into meta values(?, ?)"
 KEPT: Final = (
     f"select (select value from meta where name = '{IDENTITY}'), (select value from meta where name = '{LEFT}'), "  # noqa: S608
     "(select value from meta where name = ?2), "
-    f"(select ?1 where not exists(select 1 from journal where seq = ?1)), ({NEWEST})"
+    "(select ?1 where not exists(select 1 from journal where seq = ?1))"
 )
 CLOCK: Final = (
     "select (select value from meta where name = 'clock'), "  # noqa: S608

@@ -6,37 +6,39 @@ import threading
 import pytest
 
 from callosum.model import Action, Entry, Event, Key, Mode, State
-from callosum.stores.notifications import Notifier
+from callosum.stores.notifications import Notifier, notice
 from callosum.stores.port import Written
-from callosum.stores.postgres import notifications as postgres
 from callosum.stores.redis import notifications as redis
 
 KEYS = ("file:/repo/a.py", "doc:plan|title", "mail:\u00fcml\u00e4ut@example.com")
 
 
-def test_postgres_notification_names_namespace_and_keys() -> None:
-    assert postgres._decoded(postgres.notice("work", KEYS)) == ("work", KEYS)
+def told(data: str) -> tuple[str | None, tuple[str, ...]]:
+    """Return what a listener hears of a notification."""
+    notifier, heard = Connected(), list[tuple[str | None, tuple[str, ...]]]()
+    notifier._listeners = (lambda namespace, keys: heard.append((namespace, keys)),)
+    notifier.notify(data)
+    return heard[0]
 
 
 def test_notification_leaves_out_keys_that_do_not_fit() -> None:
     many = [f"file:/repo/{number:0200d}" for number in range(100)]
-    said = postgres.notice("n" * 256, many)
+    said = notice("n" * 256, many)
     assert len(said.encode()) < 8000
-    assert postgres._decoded(said) == ("n" * 256, ())
+    assert told(said) == ("n" * 256, ())
 
 
-@pytest.mark.parametrize("notice", ["default", "", "[]", "{}", "[1]"])
-def test_notification_of_another_version_may_concern_everything(notice: str) -> None:
-    assert postgres._decoded(notice) == (None, ())
+@pytest.mark.parametrize("said", ["default", "", "[]", "{}", "[1]", "1795952344361458"])
+def test_notification_of_another_version_may_concern_everything(said: str) -> None:
+    assert told(said) == (None, ())
 
 
 @pytest.mark.parametrize("namespace", ["default", "a{b}:c%7D", "\u00fcml\u00e4ut"])
-def test_redis_notification_names_namespace_and_keys(namespace: str) -> None:
+def test_notification_names_namespace_and_keys(namespace: str) -> None:
     entry = Entry(Event.COMPLETE, "mira", namespace, action=7)
     about = Action(7, namespace, "mira", "tool", 3, State.OPEN, 7, keys=tuple(Key(key, Mode.WRITE) for key in KEYS))
-    (notice,) = redis.notices([Written(8, entry, b"", about), Written(9, entry, b"")])
-    assert redis.decoded(notice) == (namespace, KEYS)
-    assert redis.decoded(b"1795952344361458") == (None, ())
+    (said,) = redis.notices([Written(8, entry, b"", about), Written(9, entry, b"")])
+    assert told(said) == (namespace, KEYS)
 
 
 class Connected(Notifier):

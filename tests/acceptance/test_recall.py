@@ -2,18 +2,22 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from callosum.gate import LocalGate
-from callosum.model import Change, Key, Mode, State, View
+from callosum.model import HOUR, MINUTE, SECOND, Change, Key, Mode, Opening, State, View
 from callosum.settings import Settings
+from callosum.stores.postgres import PostgresStore
+from callosum.stores.postgres.engine import PostgresEngine
 from callosum.stores.redis import RedisStore
 from callosum.stores.redis.transaction import RedisTransaction
-from callosum.testing.script import StoreScript
+from callosum.testing.script import LEASE, StoreScript, ids
 from tests.support.redis_server import RedisServer, two_stores
+from tests.support.threads import all_at_once
 from tests.support.world import RULES, Call
 
 KEY = "file:/r/a"
@@ -24,6 +28,20 @@ FACET = "file:/r/a|x"
 @pytest.fixture
 def two(redis_server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:
     yield from two_stores(redis_server)
+
+
+@pytest.fixture(params=["redis", "postgres"])
+def three(request: pytest.FixtureRequest) -> Iterator[tuple[StoreScript, ...]]:
+    """Yield the stores of three processes."""
+    if request.param == "redis":
+        url = request.getfixturevalue("redis_server").url()
+        stores: list[Any] = [RedisStore(url) for _ in range(3)]
+    else:
+        url = request.getfixturevalue("postgres_url")
+        stores = [PostgresStore(url) for _ in range(3)]
+    yield tuple(map(StoreScript, stores))
+    for store in stores:
+        store.close()
 
 
 def evalshas(server: RedisServer) -> int:
@@ -67,6 +85,7 @@ CHANGES: dict[str, Callable[[StoreScript, int], Any]] = {
     "looks at the tree, as oneself": lambda other, _: other.act("mira", Key(TREE, Mode.READ)),
     "asks, as oneself": lambda other, _: other.act("mira", KEY, state=State.ASKED),
     "does the same": lambda other, _: other.act("doug", KEY, prints=(b"print",)),
+    "makes the same call elsewhere": lambda other, _: other.act("mira", "doc:other", call=b"call"),
     "makes the same call": lambda other, _: other.act("mira", KEY, call=b"call"),
     "says whose child one is": lambda other, _: other.act("mira", "doc:other", parent="doug"),
 }
@@ -92,26 +111,61 @@ def without_now(view: View) -> Any:
 @pytest.mark.parametrize("what", CHANGES)
 @pytest.mark.parametrize("blind", [False, True], ids=["", "control"])
 def test_actions_of_another_process_are_seen(
-    two: tuple[RedisStore, RedisStore], monkeypatch: pytest.MonkeyPatch, what: str, *, blind: bool
+    three: tuple[StoreScript, ...], monkeypatch: pytest.MonkeyPatch, what: str, *, blind: bool
 ) -> None:
     """This process had cached the key a moment before; in the control nothing is checked."""
-    mine, other = (StoreScript(store) for store in two)
-    link = two[0].link
+    mine, other, fresh = three
     held = other.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"other",))
     noted(mine)
     if blind:
-        send = RedisTransaction._send
+        send, compare = RedisTransaction._send, PostgresEngine.compare
         monkeypatch.setattr(
             RedisTransaction, "_send", lambda self, tag, token, _, *more: send(self, tag, token, [], *more)
         )
+        monkeypatch.setattr(
+            PostgresEngine, "compare", lambda self, line, _, at, strict: compare(self, line, {}, at, strict=strict)
+        )
     CHANGES[what](other, held)
-    fresh = StoreScript(RedisStore(f"{link.url}?prefix={link.prefix}"))
     this = {"call": b"call", "prints": (b"print",)}
     expected = fresh.view("mira", KEY, **this)
     view, times = noted(mine, **this)
     assert (without_now(view) == without_now(expected)) is not blind
     assert times == (1 if blind else 2), "it was not recalled in the first place"
-    fresh.store.close()
+
+
+def test_crowd_of_three_processes_loses_no_change_and_a_reader_that_follows_no_entry(
+    three: tuple[StoreScript, ...],
+) -> None:
+    """Twelve sessions change one key, and each change sees the one before; four have keys and namespaces of their own."""
+    store = three[0].store
+    seen: list[int] = []
+    done: list[int] = []
+
+    def counts(view: View, place: int) -> Change:
+        actions = view.keys[0].latest + ((view.keys[0].own,) if view.keys[0].own else ())
+        count = max((int(action.rule or 0) for action in actions), default=0)
+        return Change((three[0].entry(f"s{place}", [KEY], rule=str(count + 1)),), Opening(State.DONE, view.now + 1))
+
+    def worker(place: int) -> None:
+        script = three[place % 3]
+        while place == 16:
+            finished = len(done) == 16
+            page = store.entries(after=seen[-1] if seen else 0, limit=50)
+            seen.extend(entry.seq for entry in page)
+            if finished and not page:
+                return
+        for _ in range(20):
+            if place % 4:
+                script.run(script.scope(f"s{place}", [KEY]), partial(counts, place=place))
+            else:
+                StoreScript(script.store, f"space-{place}").act(f"s{place}", f"doc:{place}")
+        done.append(place)
+
+    all_at_once([partial(worker, place) for place in range(17)])
+    entries = store.entries(limit=1000)
+    assert [int(entry.rule) for entry in entries if entry.keys[0].name == KEY] == [*range(1, 241)]
+    assert seen == [entry.seq for entry in entries]
+    assert len(seen) == 320
 
 
 def test_range_that_shows_what_a_cached_record_denies_is_read_again(two: tuple[RedisStore, RedisStore]) -> None:
@@ -133,3 +187,36 @@ def test_range_that_shows_what_a_cached_record_denies_is_read_again(two: tuple[R
 
     mine.run(mine.scope("mira", (TREE,)), step)
     assert seen[-1] == [KEY]
+
+
+def test_data_lost_between_view_and_change_causes_a_new_view(two: tuple[RedisStore, RedisStore]) -> None:
+    """As after a fail-over to a replica that had received nothing; the connection stays usable."""
+    script = StoreScript(two[0])
+    held = script.act("doug", KEY, state=State.OPEN, tier=4)
+    seen: list[list[int]] = []
+
+    def step(view: View) -> Change:
+        seen.append(ids(view.keys[0].live))
+        if len(seen) == 1:
+            client = two[1].link.client
+            client.delete(*client.scan_iter(f"{two[1].link.prefix}:*"))
+        return Change((script.entry("mira", [KEY], tier=4),), Opening(State.OPEN, view.now + LEASE))
+
+    (id,) = script.run(script.scope("mira", [KEY]), step).ids
+    assert seen == [[held], []]
+    assert ids(script.key_view("anna", KEY).live) == [id]
+    assert [entry.seq for entry in script.store.entries(namespace="default")] == [id]
+
+
+@pytest.mark.parametrize("off", [10 * MINUTE, HOUR, -10 * MINUTE])
+def test_process_with_a_wrong_clock_does_not_shift_the_server_time(
+    two: tuple[RedisStore, RedisStore], off: int
+) -> None:
+    script = StoreScript(two[0])
+    script.act("mira", KEY)
+    time = two[0].engine.server_time
+    assert time._offset is not None
+    time._offset += off
+    id = script.act("mira", KEY)
+    seconds, _ = two[1].link.client.time()
+    assert abs(id - seconds * SECOND) < MINUTE
