@@ -152,13 +152,14 @@ class Service:
         if of.decides:
             served.admit()
             await served.take_in()
-        found = wire.read(decoder, body) if len(body) < LARGE else await served.read(partial(wire.read, decoder, body))
+        size = len(body)
+        found = wire.read(decoder, body) if size < LARGE else await served.read(partial(wire.read, decoder, body))
         if isinstance(found, wire.Lock):
             found, _ = await _with_own_process(request, found)
         asked, caller = of.permit(request, found, named, arrived)
-        answer = await served.drive(SERVED[asked.operation](self.operations, asked, caller), size=len(body))
+        answer = await served.drive(SERVED[asked.operation](self.operations, asked, caller), size=size)
         self.stream.wake()
-        return _json(answer)
+        return HttpAnswer(wire.encode(answer))
 
     async def show(self, request: HttpRequest, *, of: type[_Reading]) -> HttpAnswer:
         """Serve a request that only reads, and that may wait for something new."""
@@ -176,7 +177,8 @@ class Service:
         body = await request.body()
         self.served.admit()
         await self.served.take_in()
-        call: Call = wire.read(_CALL, body) if len(body) < LARGE else await self._read(_CALL, body)
+        size = len(body)
+        call: Call = wire.read(_CALL, body) if size < LARGE else await self._read(_CALL, body)
         if (token := _actor(request)) is not None:
             _may_make(token, call)
         expiry = _expiry(request, call.deadline, call.timeout_ms, arrived)
@@ -188,14 +190,15 @@ class Service:
             self.waiting += 1
             left = asyncio.ensure_future(_left(request))
             try:
-                decision = await self.served.intercept(call, len(body), left, expiry, here=here)
+                decision = await asyncio.create_task(self.served.in_turn(call, size, left, expiry, here=here))
             finally:
                 self.waiting -= 1
                 left.cancel()
         else:
-            decision = await self.served.intercept(call, len(body), expiry=expiry, here=here)
+            decision = await self.served.drive(self.operations.intercept(call, expiry, here=here), size=size)
+        self.served.decided(decision)
         self.stream.wake()
-        return _json(decision)
+        return HttpAnswer(wire.encode(decision))
 
     async def brief(self, request: HttpRequest) -> HttpAnswer:
         asked = read_query(wire.BriefQuery, request.scope["query_string"])
@@ -555,23 +558,18 @@ class App:
         """Create the application. ``documents`` returns media type and content by path below ``DOCUMENTS``."""
         self.service = service
         self._documents = documents
-        self._exact: dict[str, dict[str, Handler]] = {}
-        self._below: dict[str, dict[str, Handler]] = {}
-        """Handlers by the part of the path before its parameter, which is always the last part."""
+        self._routes: dict[str, dict[str, Handler]] = {}
+        """Handlers by the path, or by its part before the parameter, which is always the last part."""
         for row in ENDPOINTS:
-            start, brace, _ = row.path.partition("{")
-            (self._below if brace else self._exact).setdefault(start, {})[row.method] = _HANDLERS[row.endpoint]
-        self._exact["/events"]["GET"] = _open_stream
-        self._exact |= {path: {"GET": self._document} for path in DOCUMENTS}
+            self._routes.setdefault(row.path.partition("{")[0], {})[row.method] = _HANDLERS[row.endpoint]
+        self._routes["/events"]["GET"] = _open_stream
+        self._routes |= {path: {"GET": self._document} for path in DOCUMENTS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request: 4xx for bad input, 503 for the store."""
         path, method, service = scope["path"], scope["method"], self.service
         service.touched = time.monotonic()
-        if path in self._exact:
-            known = self._exact[path]
-        else:
-            known = next((ways for start, ways in self._below.items() if path.startswith(start)), {})
+        known = self._routes[path] if path in self._routes else self._routes.get(path[: path.find("/", 1) + 1], {})
         response: ASGIApp
         try:
             if method in known:

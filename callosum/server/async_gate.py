@@ -126,7 +126,7 @@ class ServedGate:
             if self._loop.time() > ends or (need.expiry is not None and need.expiry.within(IN_TIME)):
                 return False
             await self.take_in()
-            await self.pause(SOON)  # another process may be entering them
+            await self._pause(SOON)  # another process may be entering them
         return True
 
     def _entered(self, since: dict[tuple[str, str], int], lines: Sequence[bytes]) -> None:
@@ -142,33 +142,14 @@ class ServedGate:
         for first in range(0, len(records), PAGE):
             await self.drive(self.operations.take_in(records[first : first + PAGE], now, since), size=LARGE)
 
-    async def intercept(
-        self,
-        call: Call,
-        size: int,
-        left: asyncio.Future[Any] | None = None,
-        expiry: Expiry | None = None,
-        *,
-        here: bool = False,
-    ) -> Decision:
-        """Decide a call whose request took ``size`` bytes. A call that may wait does so until ``left`` is done.
-
-        ``here`` says that its tool runs on this machine, so that its files may be inspected.
-
-        Raises:
-            Expired: ``expiry`` says that no client waits for the decision any more.
-        """
-        if left is None:
-            decision = await self.drive(self.operations.intercept(call, expiry, here=here), size=size)
-        else:
-            decision = await self._loop.create_task(self._in_turn(call, size, left, expiry, here=here))
-        self.decided(decision)
-        return decision
-
-    async def _in_turn(
+    async def in_turn(
         self, call: Call, size: int, left: asyncio.Future[Any], expiry: Expiry | None, *, here: bool
     ) -> Decision:
-        """Decide a call, and let it wait its turn if it must. Raises ``Gone`` and ``Stopping``."""
+        """Decide a call whose request took ``size`` bytes. It may wait its turn, in a task, until ``left`` is done.
+
+        ``here`` says that its tool runs on this machine, so that its files may be inspected. Raises ``Gone``,
+        ``Stopping``, and ``Expired`` if ``expiry`` says that no client waits for the decision any more.
+        """
         if self.leaving:
             raise Stopping("the server is stopping")
         waiter = Waiter(self.queues, call.wait, left)
@@ -223,7 +204,7 @@ class ServedGate:
             need = await self.read(partial(_next, effects, None)) if size >= LARGE else effects.send(None)
             while True:
                 if type(need) is Sleep:
-                    await (self.pause(need.seconds) if waiter is None else waiter.turn(need.seconds))
+                    await (self._pause(need.seconds) if waiter is None else waiter.turn(need.seconds))
                 elif type(need) is Read:
                     answer = await self.read(need.read)
                 elif type(need) is TakenIn:
@@ -252,14 +233,15 @@ class ServedGate:
         except StopIteration as end:
             value: T = end.value
             return value
-        finally:
+        except BaseException:
             effects.close()
+            raise
 
     def read(self, look: Callable[[], T]) -> asyncio.Future[T]:
         """Run a function that reads from the store, in a thread beside the loop."""
         return self._loop.run_in_executor(self._threads, look)
 
-    async def pause(self, seconds: float) -> None:
+    async def _pause(self, seconds: float) -> None:
         """Let time pass. Raises ``Stopping`` if no call may wait any more."""
         leaving = asyncio.ensure_future(self._leaving.wait())  # ``asyncio.timeout`` would ask for a task
         try:

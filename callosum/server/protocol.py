@@ -152,10 +152,13 @@ class Protocol(HttpToolsProtocol):
     def _start(self, *, at_once: bool) -> None:
         """Start the request that this piece began: in a task, unless it is whole and most likely only decides."""
         cycle, self._unstarted = self._unstarted, None
-        if cycle is not None and at_once and not self.flow.read_paused and cycle.scope["path"].startswith(_AT_ONCE):
+        if cycle is None:
+            return
+        cycle.message_event.set()
+        if at_once and not self.flow.read_paused and cycle.scope["path"].startswith(_AT_ONCE):
             cycle.scope["callosum.body"] = bytes(cycle.body)  # type: ignore[typeddict-unknown-key]
             RequestRun(cycle.run_asgi(self.app), self.loop, self.tasks)
-        elif cycle is not None:
+        else:
             self._start_asgi_task(cycle, self.app)
 
     def _measure(self, *, alone: bool) -> None:
@@ -208,6 +211,13 @@ class Protocol(HttpToolsProtocol):
         self._begun = True
         self._fed = 0
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        name = name.lower()
+        self.headers += ((name, value),)
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+
     def on_headers_complete(self) -> None:
         """Check the head and start the request."""
         limits, headers, parser = self.limits, self.headers, self.parser
@@ -223,7 +233,7 @@ class Protocol(HttpToolsProtocol):
             raise Refusal(400, "expected a path", "target")
         version = parser.get_http_version()
         self._room = room_of(headers, version, limits.body)
-        if len(self.pipeline) >= limits.pipelined:
+        if self.pipeline and len(self.pipeline) >= limits.pipelined:
             raise Refusal(503, f"more than {limits.pipelined} requests are waiting on this connection", "connection")
         if parser.should_upgrade():
             self._upgrading = True
@@ -284,7 +294,8 @@ class Protocol(HttpToolsProtocol):
             cycle.body += body
             if len(cycle.body) > HIGH_WATER_LIMIT:
                 self.flow.pause_reading()
-            cycle.message_event.set()
+            if cycle is not self._unstarted:
+                cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         """Note that the request is complete."""
@@ -298,7 +309,8 @@ class Protocol(HttpToolsProtocol):
                 cycle.keep_alive = True
         if not cycle.response_complete:
             cycle.more_body = False
-            cycle.message_event.set()
+            if cycle is not self._unstarted:
+                cycle.message_event.set()
 
     def answer(self, status: int, head: bytes, body: bytes) -> bool:
         """Write the whole answer to the current request, in one piece.
@@ -316,7 +328,6 @@ class Protocol(HttpToolsProtocol):
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
         self.transport.write(b"%b%bcontent-length: %d\r\n%b\r\n%b" % (STATUS_LINE[status], head, len(body), last, body))
-        cycle.message_event.set()
         if not cycle.keep_alive:
             self.transport.close()
         cycle.on_response()

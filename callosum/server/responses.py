@@ -89,7 +89,9 @@ class RequestRun:
                 awaited = self._coroutine.send(None)
         except BaseException as end:  # noqa: BLE001 - it is reported
             self._running.discard(self)
-            if not isinstance(end, StopIteration | asyncio.CancelledError):  # whoever resumed it goes on
+            if type(end) is not StopIteration and not isinstance(
+                end, asyncio.CancelledError
+            ):  # whoever resumed it goes on
                 self._loop.call_exception_handler({"message": "a request failed", "exception": end})
             return
         self._waits_for = awaited

@@ -111,12 +111,12 @@ class Writer:
     def _turn(self) -> None:
         self._scheduled = False
         batch: list[_Asked] = []
-        while self._waiting and len(batch) < BATCH:
+        for _ in range(min(len(self._waiting), BATCH)):
             asked, _ = self._waiting.popleft()
             if not asked[1].done():  # a client that has disconnected meanwhile gets no decision
                 batch.append(asked)
         if not batch:
-            self._rest()
+            self._go_on()
             return
         requests = [request for request, _ in batch]
         tried: tuple[Sequence[Answer], int] | None = None

@@ -89,7 +89,7 @@ async def test_32_a5_call_that_the_spool_is_about_waits_or_is_refused_and_others
 
     async def ask(call: Call, expiry: Expiry = never) -> Decision:
         await served.take_in()
-        return await served.intercept(call, 0, expiry=expiry)
+        return await served.drive(served.operations.intercept(call, expiry))
 
     try:
         with locked(Path(gate.settings.state, "late.lock"), wait=1) as mine:

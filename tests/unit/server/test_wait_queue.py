@@ -48,7 +48,9 @@ class ServedSessions:
     async def ask(self, who: str, on: str = "/k", tool: str = "now4", wait: float = 30, **more: Any) -> Any:
         left = self.left[who] = asyncio.get_running_loop().create_future()
         call = Call(who, tool, {"on": on}, call_id=f"call of {who}", wait=wait, **more)
-        return await self.served.intercept(call, 100, left if wait else None)
+        if not wait:
+            return await self.served.drive(self.served.operations.intercept(call))
+        return await self.served.in_turn(call, 100, left, None, here=False)
 
     async def end(self, who: str, decision: Any) -> None:
         assert (await self.served.drive(self.served.operations.complete(Complete(instance=who, id=decision.id)))).ok
