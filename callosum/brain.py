@@ -23,12 +23,12 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context, copy_context
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
@@ -265,7 +265,7 @@ class Feed:
         self._takers = tuple(takers)
         self.lost = 0
         """Number of observations that were dropped."""
-        self._over = threading.Event()
+        self._closed = False
         self.begin_anew()
         _FEEDS.add(self)
 
@@ -274,12 +274,9 @@ class Feed:
 
         In a child, waiting observations belong to the parent and are discarded.
         """
-        self._waiting: deque[tuple[Context, Observation | Callable[[], object]]] = deque(maxlen=MOST_WAITING)
-        """Each with the context of its call, so that subscribers know the span it belongs to."""
-        self._bell = threading.Event()
-        self._idle = threading.Condition()
-        self._emitting = False
-        if self._takers and not self._over.is_set():
+        self._waiting: SimpleQueue[tuple[Context, Observation | Callable[[], object]] | None] = SimpleQueue()
+        """Each with the context of its call, so that subscribers know the span it belongs to; None ends the thread."""
+        if self._takers and not self._closed:
             self._thread = threading.Thread(target=self._run, name="callosum-feed", daemon=True)
             self._thread.start()
 
@@ -296,44 +293,41 @@ class Feed:
             tell()
 
     def _put(self, item: Observation | Callable[[], object]) -> None:
-        if len(self._waiting) == MOST_WAITING:
+        if self._waiting.qsize() >= MOST_WAITING:
             self.lost += 1
-        self._waiting.append((copy_context(), item))
-        if not self._bell.is_set():
-            self._bell.set()
+            with suppress(Empty):
+                self._waiting.get_nowait()
+        self._waiting.put((copy_context(), item))
 
     def flush(self, seconds: float) -> bool:
         """Wait until everything queued is emitted; return False if that takes longer than ``seconds``."""
-        if not self._takers:
+        if not self._takers or self._closed:
             return True
-        with self._idle:
-            return self._idle.wait_for(lambda: not (self._waiting or self._emitting), seconds)
+        emitted = threading.Event()
+        self._put(emitted.set)
+        return emitted.wait(seconds)
 
     def close(self) -> None:
         """Emit what is left, and stop. Idempotent."""
-        self._over.set()
-        self._bell.set()
+        self._closed = True
+        self._waiting.put(None)
         if self._takers and self._thread is not threading.current_thread():
             self._thread.join(5)
 
     def _run(self) -> None:
-        reported = 0
+        reported, waiting = 0, self._waiting
         while True:
-            self._bell.wait()
-            self._bell.clear()
-            self._emitting = True
-            while self._waiting:
-                context, item = self._waiting.popleft()
+            for _ in range(max(1, waiting.qsize())):  # waits for the first
+                queued = waiting.get()
+                if queued is None:
+                    return
+                context, item = queued
                 context.run(self._hand_over, item)
             if self.lost > reported:
                 reported = self.lost
                 logger.warning("corpus: %d observations were dropped: its handlers cannot keep up", reported)
                 self._corpus.emit(HealthWarning("corpus.feed", reported, MOST_WAITING))
-            with self._idle:
-                self._emitting = False
-                self._idle.notify_all()
-            if self._over.wait(BATCH_SECONDS) and not self._waiting:
-                return
+            time.sleep(BATCH_SECONDS)
 
     def _hand_over(self, item: Observation | Callable[[], object]) -> None:
         takers: tuple[Callable[[Any], object], ...] = self._takers if isinstance(item, Observation) else (_call,)
