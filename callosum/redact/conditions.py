@@ -152,5 +152,5 @@ def condition(name: str) -> Condition:
     if name not in TABLE.conditions:
         known = ", ".join(sorted({*_CONDITIONS, *TABLE.conditions}))
         raise ValueError(f"shapes.toml: when: expected conditions out of {known}, got {name!r}")
-    search = re.compile(expand(TABLE.conditions[name]).encode(), re.DOTALL if name == "digits" else 0).search
+    search = re.compile(expand(TABLE.conditions[name]).encode()).search
     return lambda _, value: search(value) is not None

@@ -8,8 +8,8 @@ from typing import Final
 
 from callosum.characters import without_hidden
 
-UNDISGUISED: Final = bytes(range(0x20, 0x7F)) + b"\t\n\r"
-"""Characters that disguise nothing: visible ASCII, blanks and breaks. A text of these alone needs no closer look."""
+UNDISGUISED: Final = bytes(range(0x20, 0x7F)) + "\t\n\r…".encode()
+"""Bytes of characters that disguise nothing: visible ASCII, blanks, breaks, an ellipsis. Such texts need no more."""
 
 
 _WORD: Final = re.compile(r"\w+")

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 from callosum.redact.randomness import looks_random
-from callosum.redact.redactor import MARKER, REDACTOR, is_plain, marker
+from callosum.redact.redactor import MARKER, REDACTOR, SHORT, is_plain, marker
 from callosum.redact.secret_names import (
     NAME_LIMIT,
     PAIR_VALUES,
@@ -90,7 +90,7 @@ def _copy(value: Any, texts: list[str], depth: int) -> Any:
     kind = type(value)
     if kind is str:
         if len(value) > _TEXT:
-            texts.append(value[: _TEXT + _MARGIN])
+            texts.append(value[:SHORT])
             return f"{value[:_TEXT]}… ({len(value)} characters)"
         texts.append(value)
         return value

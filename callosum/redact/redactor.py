@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
-from itertools import compress
+from operator import itemgetter
 from typing import Any, Final
 
 import re2
@@ -24,12 +24,12 @@ MARKER: Final = "[redacted]"
 Mark = Callable[[bytes], bytes]
 """Return the replacement of a secret, which must match the fragment ``HIDDEN``."""
 
-SHORT: Final = 256
-"""Longest plain text that is remembered, in characters: paths, channels and results recur."""
+SHORT: Final = 456
+"""Characters of a plain text that are remembered: paths and results recur, and a summary shows the beginning."""
+_BEGINNING: Final = itemgetter(slice(SHORT))
 _REMEMBERED: Final = 4096
 _PASSES: Final = 4
 """Most passes over a text: the replacement of one secret can join the ends of another."""
-
 _OPTIONS: Final = compile_linear("x", capture=False).options
 _PUBLIC: Final = condition("public")
 _DEEPEST: Final = 2
@@ -261,10 +261,10 @@ class Redactor:
         return text
 
     def _remember(self, *texts: str) -> None:
-        """Remember that texts are plain, those that are short."""
+        """Remember that the beginnings of texts are plain."""
         if len(self.plain) >= _REMEMBERED:
             self.plain.intersection_update(("",))
-        self.plain.update(compress(texts, map(SHORT.__ge__, map(len, texts))))
+        self.plain.update(map(_BEGINNING, texts))
 
     def _redacted(self, data: bytes, mark: Mark) -> str | None:
         """Return the text without its secrets, None if it has none."""

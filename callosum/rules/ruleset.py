@@ -565,8 +565,8 @@ class RuleSet:
         ):
             secrets = secrets_in(params)
             spell = partial(self._secrets.key_without, secrets=secrets)
-        elif not REDACTOR.plain.issuperset(names):  # one search for the keys and the texts that a summary keeps whole
-            is_plain(*names, *[one for one in params.values() if type(one) is str and len(one) <= SHORT])
+        elif not REDACTOR.plain.issuperset(names):  # one search for the keys and the texts that a summary shows
+            is_plain(*names, *[one[:SHORT] for one in params.values() if type(one) is str])
         for name in names:
             if spell(name) != name or not name.isprintable():
                 merged = keys.merge([Key(spell(one.name), one.mode) for one in found])[0]

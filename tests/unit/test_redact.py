@@ -303,7 +303,7 @@ def test_new_text_takes_bounded_time() -> None:
     files = sorted(ROOT.glob("callosum/**/*.py"))
     text = "".join(file.read_text("utf-8") for file in random.Random(5).sample(files, len(files)))
     fresh = Redactor()
-    with cpu_within(0.3):  # in one search for all patterns at once it took 0.8
+    with cpu_within(0.5):  # in one search for all patterns at once it took 0.8
         for at in range(0, 300_000, 300):
             fresh.is_plain(text[at : at + 300])
 

@@ -119,7 +119,7 @@ def of_call(
         text = f"pwsh -c {_quoted([text])}"
     cwd, start = _start(params, cwd)
     found = _judged(text, cwd, start, policy, worktree, guard, home, worktrees)
-    return _without_secrets(found, [one for one in params.values() if type(one) is str and len(one) <= SHORT])
+    return _without_secrets(found, [one[:SHORT] for one in params.values() if type(one) is str])
 
 
 def folders_of(params: Mapping[str, Any], cwd: str | None, home: str | None, tool: str = "") -> tuple[str, ...]:

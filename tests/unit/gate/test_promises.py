@@ -106,6 +106,15 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
     "several commands": ("Bash", {"command": "cd src && kubectl apply -f deploy/{n}.yaml"}),
     "message": ("message", {"action": "send", "target": "team-{n}", "message": "Page {n} is ready."}),
     "mail": ("send_email", {"to": "ana-{n}@example.com", "subject": "Page {n}", "body": "It is ready: {n}."}),
+    "long write": ("Write", {"file_path": "/srv/site/page-{n}.md", "content": "Hello {n}.\n" * 99}),
+    "long edit": (
+        "Edit",
+        {"file_path": "/srv/site/page-{n}.md", "old_string": "a {n}\n" * 99, "new_string": "b {n}\n" * 99},
+    ),
+    "long mail": (
+        "send_email",
+        {"to": "ana-{n}@example.com", "subject": "Page {n}", "body": "It is ready: {n}. " * 99},
+    ),
 }
 
 
