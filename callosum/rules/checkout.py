@@ -11,7 +11,7 @@ from callosum.model import Call
 from callosum.rules import acts, keys, shell
 from callosum.rules import lexicon as lex
 from callosum.rules.arguments import short
-from callosum.rules.lexicon import lists
+from callosum.rules.lexicon import lists, maps
 from callosum.rules.name import read_name
 
 if TYPE_CHECKING:
@@ -22,30 +22,6 @@ MAX_FOLDERS: Final = 16
 """Most folders of one call that are looked at for their repository."""
 SERVER: Final = "mcp__git__"
 """How tools of a server called git begin."""
-_OPTIONS: Final[dict[tuple[str, str], str]] = {
-    ("branch", "delete"): "--delete",
-    ("branch", "remove"): "--delete",
-    ("branch", "rename"): "--move",
-    ("branch", "create"): "",
-    ("branch", "list"): "--list",
-    ("tag", "delete"): "--delete",
-    ("tag", "remove"): "--delete",
-    ("tag", "create"): "",
-    ("tag", "list"): "--list",
-    ("remote", "list"): "show",
-    ("remote", "delete"): "remove",
-    ("worktree", "delete"): "remove",
-    ("worktree", "create"): "add",
-    ("stash", "create"): "push",
-    ("stash", "save"): "push",
-    ("stash", "delete"): "drop",
-    ("checkout", "create"): "",
-    ("clean", "directories"): "-d",
-    ("clean", "ignored"): "-x",
-    ("checkout", "createbranch"): "-b",
-    ("switch", "createbranch"): "-c",
-}  # fmt: skip
-"""What a word or a switch of a tool is called in the command; others are options of the same name."""
 _HUMPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
 _PLAIN: Final = re.compile(r"[a-z][a-z-]{0,40}")
 
@@ -161,7 +137,7 @@ def _option(verb: str, word: str, *, within: bool) -> list[str]:
     """Return what a further word of a tool is in the command; ``within``: it may be a command of that command."""
     if word[:1] == "-" or not _PLAIN.fullmatch(word):
         return [word] if word else []
-    known = _OPTIONS.get((verb, word.replace("-", "")))
+    known = maps.GIT_TOOL_OPTIONS.get(f"{verb} {word.replace('-', '')}")
     if known is not None:
         return [known] if known else []
     if word in lex.GIT_TOOL_FILLER_WORDS:

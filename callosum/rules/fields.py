@@ -1,10 +1,12 @@
-"""The fields of a rule: what each may hold, said once for the parser and for the JSON Schema."""
+"""Check the fields of a rule. ``tiers.schema.json`` says the same to editors, and what each field means."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from importlib import resources
+from typing import Any, Final
 
+import msgspec
 import re2
 
 from callosum.errors import ConfigError
@@ -18,14 +20,6 @@ MAX_WINDOW_MS: Final = 366 * 86_400_000
 
 Check = Callable[[Any, str], Any]
 """Takes a value and its place, returns the value to keep, raises ``ConfigError``."""
-
-
-class Field(NamedTuple):
-    """One field: how it is checked, its JSON Schema, and what it means."""
-
-    check: Check
-    schema: dict[str, Any]
-    doc: str
 
 
 def shown(value: Any) -> str:
@@ -218,136 +212,29 @@ def _stance(value: Any, at: str) -> str:
     return stance
 
 
-_TEXT: Final = {"type": "string", "minLength": 1, "pattern": r"\S"}
-_KEY_SCHEMA: Final = {**_TEXT, "maxLength": MAX_TEMPLATE}
-_ANY_KEY: Final = {
-    "anyOf": [
-        _KEY_SCHEMA,
-        {
-            "type": "object",
-            "properties": {"key": _KEY_SCHEMA, "mode": {"enum": [str(one) for one in Mode]}},
-            "required": ["key"],
-            "additionalProperties": False,
-        },
-    ]
-}
-_NAMES: Final = {
-    "anyOf": [
-        {**_TEXT, "maxLength": MAX_NAME},
-        {"type": "array", "items": {**_TEXT, "maxLength": MAX_NAME}, "minItems": 1, "maxItems": MAX_LIST},
-    ]
-}
-_SCALAR_SCHEMA: Final = {"type": ["string", "number", "boolean", "null"]}
-_VERDICTS: Final = [str(one) for one in Verdict]
-
-FIELDS: Final[dict[str, Field]] = {
-    "name": Field(
-        _string("a name"), {**_TEXT, "maxLength": MAX_NAME}, "What the rule is called in answers and in the journal."
-    ),
-    "description": Field(
-        _string("a text", 4096, empty=True), {"type": "string", "maxLength": 4096}, "For readers; no effect."
-    ),
-    "tier": Field(
-        _integer(0, 4),
-        {"type": "integer", "minimum": 0, "maximum": 4},
-        "The risk of the call, 0 (none) to 4 (critical).",
-    ),
-    "tool": Field(
-        _tool, _NAMES, "The tools it is for: a name, a list of names, * for all; * and ? in a name match any part."
-    ),
-    "params": Field(
-        _params,
-        {
-            "type": "object",
-            "maxProperties": MAX_LIST,
-            "additionalProperties": {
-                "anyOf": [
-                    _SCALAR_SCHEMA,
-                    {"type": "array", "items": _SCALAR_SCHEMA, "minItems": 1, "maxItems": MAX_LIST},
-                ]
-            },
-        },
-        "Params that must have exactly this value, or one of these.",
-    ),
-    "present": Field(
-        _present,
-        _NAMES,
-        "Params that must be there and not be empty; of a name such as replyTo|threadId one of the two.",
-    ),
-    "commandPattern": Field(
-        _pattern,
-        {**_TEXT, "maxLength": MAX_PATTERN},
-        "An RE2 pattern that must occur in the shell command (params command, cmd, script).",
-    ),
-    "contextKey": Field(
-        _context_key,
-        {"anyOf": [{"type": "null"}, *_ANY_KEY["anyOf"], {"type": "array", "items": _ANY_KEY, "maxItems": 16}]},
-        "What the call affects: channel:{params.target|params.channel}. A key without a value is absent.",
-    ),
-    "recentWindowMs": Field(
-        _integer(0, MAX_WINDOW_MS),
-        {"type": "integer", "minimum": 0, "maximum": MAX_WINDOW_MS},
-        "How far back other sessions' acts count, in milliseconds (default one hour; 0: not at all).",
-    ),
-    "verdict": Field(
-        _choice(*Verdict), {"enum": _VERDICTS}, "The mildest answer the call can get, whatever is in the way."
-    ),
-    "cells": Field(
-        _cells,
-        {
-            "type": "object",
-            "properties": {str(one): {"enum": _VERDICTS} for one in Kind},
-            "additionalProperties": False,
-        },
-        "Single cells of the policy table, from kind of conflict to verdict.",
-    ),
-    "effect": Field(
-        _choice("read", "write"),
-        {"enum": ["read", "write"]},
-        "Whether the call changes anything (default: read at tier 0, else write).",
-    ),
-    "repeats": Field(
-        _boolean,
-        {"type": "boolean"},
-        "Whether the act happens again when it is repeated (a mail), so that a twin is a duplicate.",
-    ),
-    "stance": Field(
-        _stance,
-        {"type": "string", "pattern": r"^[+-][A-Za-z0-9-]*[A-Za-z0-9][A-Za-z0-9-]*$", "maxLength": 64},
-        "The side the call takes (+attend); another session's contrary (-attend) on the same key is opposed.",
-    ),
-    "judge": Field(
-        _boolean,
-        {"type": "boolean"},
-        "For tool * without conditions: whether the default set and the call's looks may raise the tier.",
-    ),
+FIELDS: Final[dict[str, Check]] = {
+    "name": _string("a name"),
+    "description": _string("a text", 4096, empty=True),
+    "tier": _integer(0, 4),
+    "tool": _tool,
+    "params": _params,
+    "present": _present,
+    "commandPattern": _pattern,
+    "contextKey": _context_key,
+    "recentWindowMs": _integer(0, MAX_WINDOW_MS),
+    "verdict": _choice(*Verdict),
+    "cells": _cells,
+    "effect": _choice("read", "write"),
+    "repeats": _boolean,
+    "stance": _stance,
+    "judge": _boolean,
 }
 REQUIRED: Final = ("tier", "tool")
 
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a rules file."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Callosum rules",
-        "description": "Rules that classify tool calls. The first rule that matches decides.",
-        "type": "object",
-        "properties": {
-            "$schema": {"type": "string"},
-            "description": {"type": "string"},
-            "recentWindowMs": {
-                **FIELDS["recentWindowMs"].schema,
-                "description": "For all rules that name none, the shipped ones too, and for calls without a rule.",
-            },
-            "rules": {"type": "array", "maxItems": 20_000, "items": {"$ref": "#/$defs/rule"}},
-        },
-        "required": ["rules"],
-        "$defs": {
-            "rule": {
-                "type": "object",
-                "properties": {name: {**field.schema, "description": field.doc} for name, field in FIELDS.items()},
-                "required": list(REQUIRED),
-                "additionalProperties": False,
-            }
-        },
-    }
+    schema: dict[str, Any] = msgspec.json.decode(
+        resources.files(__package__).joinpath("tiers.schema.json").read_bytes()
+    )
+    return schema

@@ -95,7 +95,7 @@ def parse_file(data: bytes | str, source: str) -> tuple[tuple[Rule, ...], int | 
         raise ConfigError(f"expected at most {MAX_RULES} rules, got {len(rules)}", "rules")
     window = None
     if WINDOW in document:
-        window = FIELDS[WINDOW].check(document[WINDOW], WINDOW) * _MILLISECOND
+        window = FIELDS[WINDOW](document[WINDOW], WINDOW) * _MILLISECOND
     usual = HOUR if window is None else window
     return tuple(_rule(value, f"rules[{place}]", usual) for place, value in enumerate(rules)), window
 
@@ -140,10 +140,10 @@ def _rule(value: Any, at: str, usual: int) -> Rule:
         raise ConfigError(f"expected a rule (an object), got {shown(value)}", at)
     got: dict[str, Any] = {}
     for name, one in value.items():
-        field = FIELDS.get(name)
-        if field is None:
+        check = FIELDS.get(name)
+        if check is None:
             raise ConfigError(f"unknown field; known are {', '.join(FIELDS)}", f"{at}.{name}")
-        got[name] = field.check(one, f"{at}.{name}")
+        got[name] = check(one, f"{at}.{name}")
     for name in REQUIRED:
         if name not in got:
             raise ConfigError("missing", f"{at}.{name}")

@@ -16,19 +16,10 @@ from typing import Any, Final
 
 from callosum.rules import keys
 from callosum.rules import lexicon as lex
+from callosum.rules.lexicon import maps
 from callosum.rules.name import words
 
-_START, _END, _DAY, _LENGTH, _CALENDAR = range(1, 6)
-_WORDS: Final = {
-    _START: "start begin from date time starts_at start_at start_time begin_time start_datetime start_date_time "
-    "from_time from_datetime datetime date_time when time_min timemin from_date start_date",
-    _END: "end until to ends_at end_at end_time finish finish_time end_datetime end_date_time to_time to_datetime "
-    "time_max timemax to_date end_date",
-    _DAY: "day on on_date on_day",
-    _LENGTH: "duration duration_minutes duration_in_minutes duration_min length_minutes minutes",
-    _CALENDAR: "calendar calendar_id",
-}
-_MEANS: Final = {word: meaning for meaning, said in _WORDS.items() for word in said.split()}
+_START, _END, _DAY, _LENGTH, _CALENDAR = "start", "end", "day", "length", "calendar"
 _QUARTER: Final = timedelta(minutes=15)
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
 MAX_SLOTS: Final = 32
@@ -40,21 +31,21 @@ _LAST: Final = 9999  # the last year there is: nothing can be added to its end
 
 
 @lru_cache(maxsize=1024)
-def _meaning(name: str) -> int:
+def _meaning(name: str) -> str:
     found = words(name)
     if len(found) > 1 and found[0] in lex.APPOINTMENT_WORDS:
         found = found[1:]
-    return _MEANS.get("_".join(found), 0)
+    return maps.TIME_PARAMS.get("_".join(found), "")
 
 
 def is_time(name: str) -> bool:
     """Tells whether a param says when, or in which calendar."""
-    return isinstance(name, str) and len(name) <= 64 and _meaning(name) > 0
+    return isinstance(name, str) and len(name) <= 64 and _meaning(name) != ""
 
 
-def _told(params: Mapping[str, Any]) -> dict[int, Any]:
+def _told(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the times among the params by what they mean, the first of each."""
-    found: dict[int, Any] = {}
+    found: dict[str, Any] = {}
     for name, value in islice(params.items(), _MOST):
         if value is not None and isinstance(name, str) and len(name) <= 64 and (means := _meaning(name)):
             found.setdefault(means, value)
@@ -105,7 +96,7 @@ def days(params: Mapping[str, Any]) -> list[str]:
     return [keys.fit(f"{root}{first + timedelta(days=day):%Y-%m-%d}/") for day in range(count)]
 
 
-def _calendar(told: Mapping[int, Any]) -> str:
+def _calendar(told: Mapping[str, Any]) -> str:
     return keys.clean(keys.text(told.get(_CALENDAR)) or "primary").replace("/", "%2F") or "primary"
 
 
@@ -137,23 +128,15 @@ def _day(value: Any) -> date | None:
     return found if found.year < _LAST else None
 
 
-_ENDS: Final = "check_out checkout return_date return_time dropoff drop_off arrival arrival_date arrival_time ends"
-_STARTS: Final = (
-    "check_in checkin departure departure_date departure_time pickup pick_up event_date event_time appointment_date "
-    "appointment_time appointment_datetime scheduled_at scheduled_for delivery_date delivery_time starts"
-)
-_DATES: Final = {**dict.fromkeys(_STARTS.split(), _START), **dict.fromkeys(_ENDS.split(), _END)}
-
-
 def end_of(said: Mapping[str, Any]) -> datetime | None:
     """Return when what is told of here ends: by its end, else by its start and duration, else by its day.
 
     Without an offset where the text has none. None where no date is told.
     """
-    told: dict[int, Any] = {}
+    told: dict[str, Any] = {}
     for name, value in islice(said.items(), _MOST):
         if isinstance(name, str) and len(name) <= 64 and isinstance(value, (str, Mapping)):
-            means = _meaning(name) or _DATES.get("_".join(words(name)), 0)
+            means = _meaning(name) or maps.DATE_PARAMS.get("_".join(words(name)), "")
             if means and (_moment(value) is not None or _day(value) is not None):
                 told.setdefault(means, value)
     for means in (_END, _START, _DAY):

@@ -73,44 +73,11 @@ _AMOUNT: Final = re.compile(r"[\sTZ+\-.,:/%$\u00a3\u20ac\u00a5#()]*\d[\d\sTZ+\-.
 
 _AROUND: Final = b".,:_"
 
-_TURNING: Final = frozenset(
-    b"""
-    no not never none cannot cant dont wont isnt arent didnt doesnt wasnt couldnt shouldnt nothing yes ok without
-    fail failed fails failure success succeeded passed accept accepted decline declined approve approved
-    reject rejected cancel cancelled canceled open opened close closed start started stop stopped done
-    pending enabled disabled monday tuesday wednesday thursday friday saturday sunday today tomorrow
-    yesterday am pm january february march april june july august september october november
-    december one two three four five six seven eight nine ten first second third fourth fifth last next
-    """.split()
-)
+_TURNING: Final = frozenset(word.encode() for word in lex.TURNING_WORDS)
 """Words on which a sentence turns: like numbers they must be equal in nearly equal texts."""
-_COURTESY: Final = frozenset(
-    b"""
-    hi hello hey dear thanks thank cheers regards best kind kindly many warm sincerely yours greetings good morning
-    afternoon evening all everyone everybody team please there sir madam mr mrs ms hallo liebe lieber
-    hola gracias saludos bonjour merci cordialement
-    """.split()
-)
+_COURTESY: Final = frozenset(word.encode() for word in lex.COURTESY_WORDS)
 """What greets, asks nicely and takes leave."""
-_EVERYDAY: Final = frozenset(
-    b"""
-    a an the this that these those of in on at to for from by with as is are was were be been being it its i you he
-    she we they me him her us them my your his our their mine and or but so if then than here have has had do does
-    did will would shall should can could may might must just also too very which who whom whose what when where
-    while about into onto over under up down out off im ive ill youre were its thats lets any some know let
-    get gets got give gives given go goes going make makes made take takes taken put puts set sets use uses used
-    using show shows shown see seen look looks find finds found need needs needed want wants help helps try tries
-    send sends sent tell tells told say says said ask asks asked add adds added keep keeps work works run runs come
-    comes call calls called begin begins end ends finish finished provide provides provided supply supplied return
-    returns list lists create creates update updates change changes delete remove removes view display fetch
-    retrieve retrieves search check checks contain contains containing include includes including hold holds
-    new old current present existing other another same such each every more most much few several multiple single
-    specific specified particular certain available possible optional required only even still already now again
-    currently simply before after following during within through between per via like based information details
-    detail thing things way problem problems issue issues quick fast big large small great nice sure able back well
-    regarding concerning towards plus once ready
-    """.split()
-)
+_EVERYDAY: Final = frozenset(word.encode() for word in lex.EVERYDAY_WORDS)
 """Words that are exchanged for one another, added and left out, without another meaning."""
 
 

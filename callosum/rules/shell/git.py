@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from callosum.model import Mode, Tier
 from callosum.rules import command as patches
 from callosum.rules import keys
-from callosum.rules.shell import options, places, programs, wrap
+from callosum.rules.shell import options, places, programs, table, wrap
 from callosum.rules.shell.programs import groups, lists
 from callosum.rules.shell.words import expand
 
@@ -51,12 +51,64 @@ def git(run: Run, argv: list[str], command: Command) -> None:
             if name in ("status", "diff"):
                 run.git(0, "index", Mode.READ)
     else:
+        found = options.read(rest, groups.GIT_TAKES.get(name, options.NONE))
         handler = _COMMANDS.get(name)
-        if handler is None:
-            run.note(1, "changes the repository")
-        else:
-            handler(run, options.read(rest, groups.GIT_TAKES.get(name, options.NONE)), rest, command)
+        if name not in _ROWS or not _by_row(run, name, found, spelled_out="--" in rest):
+            if handler is None:
+                run.note(1, "changes the repository")
+            else:
+                handler(run, found, rest, command)
     run.where = where
+
+
+_ROWS: Final = table.by_word("git")
+
+
+def _by_row(run: Run, name: str, found: options.Options, *, spelled_out: bool) -> bool:
+    """Judge a command by the first row that fits; return False if there is none, or it leaves the form to a function.
+
+    ``spelled_out`` says that ``--`` is among the words.
+    """
+    args, flags = found.args, found.flags | {"--"} if spelled_out else found.flags
+    for row in _ROWS[name]:
+        forms = [one for one in row.words or () if one[0] == name and _fits(one[1:], args)]
+        if not forms or (row.options and not any(flags.issuperset(one.split("&")) for one in row.options)):
+            continue
+        if not row.without.isdisjoint(flags):
+            continue
+        if row.tier == "-":
+            return False
+        tier = row.tier if isinstance(row.tier, int) else int(getattr(run.policy, row.tier))
+        run.note(tier, row.what)
+        behind = args[sum(one not in ("*", '""') for one in forms[0]) - 1 :]
+        for template, mode in row.keys:
+            _keys(run, tier, template, mode, behind)
+        return True
+    return False
+
+
+def _fits(words: tuple[str, ...], args: list[str]) -> bool:
+    """Return True if the arguments begin with these words: ``*`` is any, and ``""`` none."""
+    if words == ('""',):
+        return not args
+    return len(args) >= len(words) and all(one in ("*", word) for one, word in zip(words, args, strict=False))
+
+
+def _keys(run: Run, tier: int, template: str, mode: Mode, behind: list[str]) -> None:
+    """Add the keys of a row: ``{1}`` stands for the first word behind the row's, ``{*}`` for each."""
+    entity, _, part = template.partition(":")
+    part, brace, place = part.partition("{")
+    named = behind[:64] if place == "*}" else behind[int(place[:-1]) - 1 : int(place[:-1])] if brace else [""]
+    for one in named[:32] if entity == "git" else named:
+        if entity != "git":
+            found = run.place(one)
+            run.file(tier, found, mode, tree=entity == "tree" or (entity == "path" and found.kind == places.WHOLE))
+        elif part == "branch:":
+            _branch(run, tier, one, mode)
+        elif part == "tree":
+            _tree(run, tier, mode)
+        else:
+            run.git(tier, part + one, mode, common=part not in ("HEAD", "index"))
 
 
 def _settle(run: Run, argv: list[str], command: Command) -> int:
@@ -166,14 +218,6 @@ def _branch(run: Run, tier: int, name: str, mode: Mode = Mode.WRITE) -> None:
         run.git(tier, f"branch:{name.removeprefix('refs/heads/')}", mode, common=True)
 
 
-def _add(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    if found.has("-n", "--dry-run"):
-        run.note(0, "only tells what it would do")
-    else:
-        run.note(1, "adds to the index")
-        run.git(1, "index", Mode.APPEND)
-
-
 def _commit(run: Run, found: options.Options, rest: list[str], _command: Command) -> None:
     if found.has("--dry-run"):
         run.note(0, "only tells what it would do")
@@ -254,19 +298,6 @@ def _looks_at(run: Run, remotes: list[str], named: list[str]) -> None:
 _PATTERN: Final = frozenset("*?[$`")
 
 
-def _reset(run: Run, found: options.Options, rest: list[str], _command: Command) -> None:
-    if found.has("--hard", "--merge", "--keep"):
-        tier = run.policy.discard if not found.has("--keep") else 1
-        run.note(tier, "throws away changes that no commit holds")
-        _state(run, tier, "tree", "index", "HEAD")
-    elif found.has("--soft") or (found.args and "--" not in rest and not found.has("-p", "--patch")):
-        run.note(1, "moves HEAD")
-        _state(run, 1, "index", "HEAD")
-    else:
-        run.note(1, "takes changes out of the index")
-        _state(run, 1, "index")
-
-
 def _paths(run: Run, tier: int, words: list[str], what: str) -> None:
     run.note(tier, what)
     for one in words[:64]:
@@ -318,21 +349,7 @@ def _switch(run: Run, found: options.Options, _rest: list[str], _command: Comman
         _state(run, tier, "HEAD", "index", "tree")
 
 
-def _restore(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    if found.has("--staged", "-S") and not found.has("--worktree", "-W"):
-        run.note(1, "takes changes out of the index")
-        _state(run, 1, "index")
-        return
-    _paths(run, run.policy.discard, found.args, "throws away changes that no commit holds")
-
-
 def _clean(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    if found.has("-n", "--dry-run"):
-        run.note(0, "only tells what it would do")
-        return
-    if not found.has("-f", "--force"):
-        run.note(1, "removes nothing without -f")
-        return
     tier = run.policy.discard
     run.note(tier, "removes files that no commit holds")
     if found.args:
@@ -344,68 +361,12 @@ def _clean(run: Run, found: options.Options, _rest: list[str], _command: Command
             run.watch.word(run, ".", whole=found.has("-d"))
 
 
-def _stash(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    what = found.args[0] if found.args else "push"
-    if what in ("list", "show"):
-        run.note(0, "only looks")
-        run.git(0, "stash", Mode.READ, common=True)
-    elif what in ("drop", "clear"):
-        run.note(
-            run.policy.discard,
-            "throws away stashed changes, of all worktrees" if what == "clear" else "throws away stashed changes",
-        )
-        _state(run, run.policy.discard, "stash")
-    elif what in ("pop", "apply", "branch"):
-        run.note(1, "takes back stashed changes")
-        run.git(1, "stash", Mode.WRITE if what != "apply" else Mode.READ, common=True)
-        _state(run, 1, *(("HEAD", "index") if what == "branch" else ("index",) if found.has("--index") else ()))
-        _tree(run, 1, Mode.APPEND)  # git refuses to overwrite what no commit holds
-    else:
-        run.note(1, "puts changes on the stash that all worktrees share")
-        run.git(1, "stash", Mode.APPEND, common=True)
-        paths = found.args[1:] if what == "push" else []
-        if paths:
-            _paths(run, 1, paths, "puts changes on the stash that all worktrees share")
-        else:
-            _tree(run, 1)  # the index holds nothing afterwards that a commit could take along
-
-
-def _branches(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    force = found.has("-f", "--force")
-    if found.has("-D") or (found.has("-d", "--delete") and force):
-        run.note(run.policy.delete_branch, "deletes a branch, merged or not")
-        for one in found.args[:32]:
-            _branch(run, run.policy.delete_branch, one)
-    elif found.has("-d", "--delete"):
-        guarded = any(run.policy.protects(one) for one in found.args)
-        tier = run.policy.delete_branch if guarded and found.has("-r", "--remotes") else 1
-        run.note(tier, "deletes a branch that is merged")
-        for one in found.args[:32]:
-            _branch(run, tier, one)
-    elif force or found.has("-M", "-C"):
-        run.note(run.policy.delete_branch, "replaces a branch")
-        for one in found.args[:1]:
-            _branch(run, run.policy.delete_branch, one)
-    elif found.has("-m", "--move", "-c", "--copy", "-u", "--set-upstream-to", "--unset-upstream", "--edit-description"):
-        run.note(1, "changes a branch")
-        for one in found.args[:2]:  # the old name and the new one
-            _branch(run, 1, one)
-    elif found.args and not found.has(
-        "-l", "--list", "--contains", "--merged", "--no-merged", "-a", "-r", "--show-current", "--points-at"
-    ):
-        run.note(1, "makes a branch")
-        _branch(run, 1, found.args[0])
-    else:
-        run.note(0, "only looks")
-
-
-def _tag(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    if not found.args or found.has("-l", "--list", "-n", "-v", "--verify"):
-        run.note(0, "only looks")
-        return
-    tier = 2 if found.has("-d", "--delete", "-f", "--force") else 1
-    run.note(tier, "deletes or replaces a tag" if tier == 2 else "makes a tag")
-    run.git(tier, f"tag:{found.args[0]}", common=True)
+def _deletes_branches(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    guarded = any(run.policy.protects(one) for one in found.args)
+    tier = run.policy.delete_branch if guarded and found.has("-r", "--remotes") else 1
+    run.note(tier, "deletes a branch that is merged")
+    for one in found.args[:32]:
+        _branch(run, tier, one)
 
 
 def _moves_head(what: str) -> Part:
@@ -414,14 +375,6 @@ def _moves_head(what: str) -> Part:
         _takes_over(run, found)
         for one in found.values.get("-x", []) + found.values.get("--exec", []):
             run.within(one)
-
-    return handler
-
-
-def _rewrites(what: str) -> Part:
-    def handler(run: Run, _found: options.Options, _rest: list[str], _command: Command) -> None:
-        run.note(run.policy.discard, what)
-        _state(run, run.policy.discard, "HEAD", "tree", "stash")
 
     return handler
 
@@ -454,52 +407,19 @@ def _gc(run: Run, found: options.Options, _rest: list[str], _command: Command) -
         run.note(1, "tidies the repository")
 
 
-def _reflog(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    if found.args[:1] in (["expire"], ["delete"]):
-        run.note(run.policy.discard, "deletes the record of where branches were")
-        _state(run, run.policy.discard, "HEAD", "stash")
-    else:
-        run.note(0, "only looks")
+def _adds_worktree(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    run.note(1, "changes worktrees")
+    for one in found.args[1:2]:
+        run.file(1, run.place(one), Mode.WRITE, tree=True)
+    # A branch that is checked out in one worktree cannot be in another.
+    _branch(run, 1, found.value("-b", "-B") or (found.args[2] if len(found.args) > 2 else ""))
 
 
-def _update_ref(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    tier = run.policy.delete_branch if found.has("-d", "--delete") else 2
-    run.note(tier, "deletes a branch" if tier > 2 else "sets a branch")
-    for one in found.args[:1]:
-        _branch(run, tier, one)
-
-
-def _worktree(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    what = found.args[0] if found.args else "list"
-    if what == "list":
-        run.note(0, "only looks")
-    elif what == "remove":
-        tier = run.policy.discard if found.has("-f", "--force") else 1
-        run.note(tier, "removes a worktree" + (" with its changes" if tier > 1 else ""))
-        for one in found.args[1:2]:
-            run.file(tier, run.place(one), Mode.WRITE, tree=True)
-    else:
-        run.note(1, "changes worktrees")
-        for one in found.args[1 : 3 if what == "move" else 2]:
-            run.file(1, run.place(one), Mode.WRITE, tree=True)
-        if what == "add":  # a branch that is checked out in one worktree cannot be in another
-            made = found.value("-b", "-B") or (found.args[2] if len(found.args) > 2 else "")
-            _branch(run, 1, made)
-
-
-def _submodule(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    if found.args[:1] == ["foreach"]:
-        where = run.where
-        run.where = where._replace(below=True)
-        run.within(" ".join(found.args[1:]))
-        run.where = where
-    elif found.args[:1] in ([], ["status"], ["summary"]):
-        run.note(0, "only looks")
-    elif found.args[0] == "deinit" and found.has("-f", "--force", "--all"):
-        run.note(run.policy.discard, "throws away changes that no commit holds")
-        _tree(run, run.policy.discard)
-    else:
-        run.note(1, "changes submodules")
+def _each_submodule(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    where = run.where
+    run.where = where._replace(below=True)
+    run.within(" ".join(found.args[1:]))
+    run.where = where
 
 
 def _remove(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
@@ -513,13 +433,6 @@ def _remove(run: Run, found: options.Options, _rest: list[str], _command: Comman
     for one in found.args[:64]:
         run.removes(one, deep=found.has("-r"))
     run.note(1, "removes files")
-
-
-def _rename(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    run.note(1, "moves files")
-    run.git(1, "index", Mode.APPEND)
-    for one in found.args[:64]:
-        run.file(1, run.place(one), Mode.WRITE)
 
 
 def _config(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
@@ -593,34 +506,10 @@ def _begin(run: Run, found: options.Options, _rest: list[str], _command: Command
         run.file(1, run.place(f"{one.rstrip('/')}/.git"), Mode.WRITE, tree=True)
 
 
-def _symbolic_ref(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    if len(found.args) < 2 and not found.has("-d", "--delete"):
-        run.note(0, "only looks")
-        return
-    run.note(2, "sets what HEAD points to")
-    _state(run, 2, "HEAD")
-
-
-def _read_tree(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    tier = run.policy.discard if found.has("-u") and found.has("--reset") else 1
-    run.note(tier, "replaces the index")
-    _state(run, tier, "index", *(("tree",) if found.has("-u") else ()))
-
-
-def _notes(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    looks = found.args[:1] in ([], ["list"], ["show"], ["get-ref"])
-    run.note(0 if looks else 1, "only looks" if looks else "changes notes")
-    run.git(0 if looks else 1, "notes", Mode.READ if looks else Mode.WRITE, common=True)
-
-
-def _large(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    looks = found.args[:1] in ([], ["ls-files"], ["status"], ["env"], ["locks"], ["logs"], ["version"])
-    run.note(0 if looks else 1, "only looks" if looks else "works on large files")
-    if found.args[:1] == ["push"]:
-        _pushed(run, 2, found.args[1] if len(found.args) > 1 else "origin", "", force=False, all_of_it=False)
-        run.note(run.policy.push, "pushes")
-    elif not looks:
-        _tree(run, 1)
+def _pushes_large(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    run.note(1, "works on large files")
+    _pushed(run, 2, found.args[1] if len(found.args) > 1 else "origin", "", force=False, all_of_it=False)
+    run.note(run.policy.push, "pushes")
 
 
 def _clone(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
@@ -632,13 +521,10 @@ def _clone(run: Run, found: options.Options, _rest: list[str], _command: Command
 
 
 _COMMANDS: Final[dict[str, Part]] = {
-    "add": _add, "stage": _add, "commit": _commit, "push": _push, "reset": _reset, "checkout": _checkout,
-    "switch": _switch, "restore": _restore, "clean": _clean, "stash": _stash, "branch": _branches, "tag": _tag,
-    "fetch": _fetch, "pull": _pull, "gc": _gc, "prune": _gc, "reflog": _reflog, "update-ref": _update_ref,
-    "worktree": _worktree, "submodule": _submodule, "rm": _remove, "mv": _rename, "config": _config,
-    "remote": _remotes, "bisect": _bisect, "apply": _apply, "am": _mailbox, "clone": _clone, "init": _begin,
-    "symbolic-ref": _symbolic_ref, "read-tree": _read_tree, "notes": _notes, "lfs": _large,
+    "commit": _commit, "push": _push, "checkout": _checkout, "switch": _switch, "clean": _clean, "fetch": _fetch,
+    "branch": _deletes_branches, "pull": _pull, "gc": _gc, "prune": _gc, "worktree": _adds_worktree, "rm": _remove,
+    "submodule": _each_submodule, "config": _config, "remote": _remotes, "bisect": _bisect, "apply": _apply,
+    "am": _mailbox, "clone": _clone, "init": _begin, "lfs": _pushes_large,
     "merge": _moves_head("merges"), "rebase": _moves_head("replays commits"),
     "cherry-pick": _moves_head("takes over commits"), "revert": _moves_head("takes back commits"),
-    "filter-branch": _rewrites("rewrites the history"), "filter-repo": _rewrites("rewrites the history"),
 }  # fmt: skip

@@ -51,17 +51,7 @@ _ADJACENT: Final = re.compile(r"[\w./~][ \t]+-?[A-Za-z_./~'\"$]")
 _NO_PARAMS: Final = re.compile(r"[^\S\n]*\)")
 _LIST_VALUE: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=$")
 _ESCAPE: Final = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
-_NAMED_ESCAPES: Final = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "E": "\x1b",
-    "f": "\f",
-    "v": "\v",
-}
+_NAMED_ESCAPES: Final = dict(zip("ntrabeEfv", "\n\t\r\a\b\x1b\x1b\f\v", strict=True))
 
 _LEADING: Final = frozenset("if then elif else while until do ! { coproc".split())
 _CLOSING: Final = frozenset("fi done esac }".split())

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from callosum.rules.shell.run import Run
 
 
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 MAX_TEXT: Final = 32_768
 """How many characters of PowerShell are read."""
 MAX_COMMANDS: Final = 256
@@ -358,28 +354,7 @@ def _mails(run: Run, given: _Given, _before: list[str]) -> None:
         run.key(3, f"email:{keys.clean(one)}")
 
 
-_CMDLETS: Final = {
-    "remove-item": _removes,
-    **dict.fromkeys(("set-content", "out-file", "clear-content", "tee-object", "export-csv", "export-clixml"), _makes),
-    "add-content": _adds,
-    "new-item": _news,
-    "copy-item": _copies,
-    **dict.fromkeys(("move-item", "rename-item"), _moves),
-    "get-content": _reads,
-    "set-location": _goes,
-    "invoke-expression": _evaluates,
-    **dict.fromkeys(("invoke-webrequest", "invoke-restmethod"), _requests),
-    "start-process": _starts,
-    "stop-process": _stops,
-    **dict.fromkeys(
-        _set("stop-service restart-service set-service suspend-service remove-service new-service"), _services
-    ),
-    **dict.fromkeys(("stop-computer", "restart-computer"), _ends),
-    **dict.fromkeys(programs.POWERSHELL_DISKS, _disk),
-    "set-executionpolicy": _policy,
-    **dict.fromkeys(("set-itemproperty", "remove-itemproperty", "new-itemproperty"), _properties),
-    "send-mailmessage": _mails,
-}
+_CMDLETS: Final = {cmdlet: globals()[f"_{name}"] for cmdlet, name in maps.CMDLETS.items()}
 
 
 def _by_verb(run: Run, name: str, given: _Given) -> None:

@@ -91,7 +91,7 @@ def _folder(names: frozenset[str], argv: list[str]) -> str:
 
 
 @cache
-def _by_word(program: str) -> dict[str, list[Row]]:
+def by_word(program: str) -> dict[str, list[Row]]:
     """Return the rows of a program by the first word that they can fit; those that fit any other are under ``""``."""
     rows = TABLE[program]
     firsts = [{one[0] if one and one[0][0] != "-" else "*" for one in row.words or ("*",)} for row in rows]
@@ -109,7 +109,7 @@ def _judged(run: Run, program: str, argv: list[str]) -> bool:
     words, found = _split(argv)
     if program in programs.KUBECTL:
         words = _resources(_manifests(run, argv, words))
-    rows = _by_word(program)
+    rows = by_word(program)
     for row in rows.get(words[0], rows[""]) if words else rows[""]:
         size = _matches(row, words, argv)
         if size is None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from callosum.programs import HOSTS
 from callosum.rules.shell import programs
+from callosum.rules.shell.programs import maps
 
 MAX_WORDS: Final = 4096
 """How many words a command can have after expansion."""
@@ -18,13 +19,7 @@ _SEPARATED: Final = re.compile(r"\$(?:\{IFS\}|IFS)(?:\$9)?")
 _BRACES: Final = re.compile(r"(?<!\$)\{([^{}\s\"':$]*+)\}")  # the comma is looked for behind it: in linear time
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
 _KNOWN: Final = {
-    "HOME": "~",
-    "PWD": ".",
-    "XDG_STATE_HOME": "~/.local/state",
-    "XDG_CONFIG_HOME": "~/.config",
-    "XDG_DATA_HOME": "~/.local/share",
-    "XDG_CACHE_HOME": "~/.cache",
-    "CALLOSUM_STATE": "~/.local/state/callosum",
+    **maps.VARIABLE_VALUES,
     **{host.folder_variable: f"~/{host.folder}" for host in HOSTS if host.folder_variable},
 }
 """What variables hold where nobody has set them."""

@@ -65,10 +65,6 @@ def holds(schema: dict[str, Any], value: Any, root: dict[str, Any]) -> bool:
     return True
 
 
-def test_schema_file_matches_the_fields() -> None:
-    assert shipped("tiers.schema.json") == json_schema()
-
-
 def test_schema_has_the_fields_and_words_of_the_parser() -> None:
     properties = json_schema()["$defs"]["rule"]["properties"]
     assert list(properties) == list(FIELDS)
