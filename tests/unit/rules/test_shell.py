@@ -299,7 +299,8 @@ def test_rows_of_the_command_table_are_complete() -> None:
     for program, rows in TABLE.items():
         assert program.strip()
         for row in rows:
-            tier = row.tier if isinstance(row.tier, int) else getattr(policy, row.tier)
+            by_function = program == "git" and row.tier == "-"
+            tier = row.tier if isinstance(row.tier, int) else 0 if by_function else getattr(policy, row.tier)
             assert 0 <= tier <= 4
             assert row.what
             assert all(":" in name or "{" in name for name, _ in row.keys)
