@@ -68,12 +68,12 @@ class _Here(threading.local):
     """What a thread carries from one run of a batch to the next.
 
     ``more``: names that must be locked too. ``recalled``: what was remembered and did not hold. ``pauses``: others were
-    in the way.
+    in the way. ``collided``: on the same moment.
     """
 
     more: frozenset[bytes] = frozenset()
     recalled: Mapping[bytes, int] | None = None
-    pauses = False
+    pauses = collided = False
 
 
 class PostgresEngine:
@@ -117,8 +117,8 @@ class PostgresEngine:
             connections.begin()
         elif here.pauses:
             time.sleep(random.uniform(0, min(0.001 * tries, 0.05)))  # noqa: S311 - it only spreads retries
-        here.pauses = False
-        shift = random.randrange(1, 1000) if tries else 0  # noqa: S311 - others may want the same moment
+        shift = random.randrange(1, 1000) if here.collided else 0  # noqa: S311
+        here.pauses = here.collided = False
         return connections.retried(lambda: self._begun(requests, first, shift, recalls=bool(requests and not tries)))
 
     def _begun(
@@ -217,6 +217,7 @@ class PostgresEngine:
         if not (lost or is_retryable(error)) or self.connections.remaining() <= 0:
             return explain(error, self.address)
         self._here.pauses = True
+        self._here.collided = isinstance(error, psycopg.errors.UniqueViolation)
         return Overtaken()
 
     def find_out(self, lost: Exception, locks: Locks, seq: int, token: int) -> None:
