@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 import callosum.adapters
 from callosum.adapters import install
 from callosum.adapters.installing import SEAMS
+from tests.acceptance.command import run
 from tests.adapters.behaviours import Bench, mail
 from tests.adapters.harness import Framework, Job, Mode, every_framework
 from tests.adapters.test_matrix import left_out
@@ -61,14 +61,14 @@ def test_install_gates_agents_until_it_is_undone(framework: Framework, mode: Mod
         assert len(bench.entries()) == asked
 
 
-def test_a_framework_that_is_not_imported_is_left_alone() -> None:
+def test_a_framework_that_is_not_imported_is_left_alone(tmp_path: Path) -> None:
     code = (
         "import sys, callosum.adapters, callosum\n"
         "print(callosum.adapters.install(callosum.LocalGate()))\n"
         f"print(*{{*{list(SEAMS.values())}}} & sys.modules.keys())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split("\n")[:2] == ["gated: nothing", ""]
+    done = run(tmp_path, program=(sys.executable, "-c", code))
+    assert done.stdout.split("\n")[:2] == ["gated: nothing", ""], done.stderr
 
 
 def test_a_framework_whose_adapter_cannot_be_loaded_is_named(
