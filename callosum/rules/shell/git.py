@@ -71,27 +71,34 @@ def _by_row(run: Run, name: str, found: options.Options, *, spelled_out: bool) -
     """
     args, flags = found.args, found.flags | {"--"} if spelled_out else found.flags
     for row in _ROWS[name]:
-        forms = [one for one in row.words or () if one[0] == name and _fits(one[1:], args)]
-        if not forms or (row.options and not any(flags.issuperset(one.split("&")) for one in row.options)):
+        for form in row.words or ():
+            if form[0] == name and (len(form) == 1 or _fits(form, args)):
+                break
+        else:
             continue
-        if not row.without.isdisjoint(flags):
+        missing = row.options and flags.isdisjoint(row.options)
+        if missing and not any("&" in one and flags.issuperset(one.split("&")) for one in row.options):
+            continue
+        if row.without and not row.without.isdisjoint(flags):
             continue
         if row.tier == "-":
             return False
         tier = row.tier if isinstance(row.tier, int) else int(getattr(run.policy, row.tier))
         run.note(tier, row.what)
-        behind = args[sum(one not in ("*", '""') for one in forms[0]) - 1 :]
+        behind = args[sum(one not in ("*", '""') for one in form) - 1 :] if len(form) > 1 else args
         for template, mode in row.keys:
             _keys(run, tier, template, mode, behind)
         return True
     return False
 
 
-def _fits(words: tuple[str, ...], args: list[str]) -> bool:
-    """Return True if the arguments begin with these words: ``*`` is any, and ``""`` none."""
-    if words == ('""',):
-        return not args
-    return len(args) >= len(words) and all(one in ("*", word) for one, word in zip(words, args, strict=False))
+def _fits(form: tuple[str, ...], args: list[str]) -> bool:
+    """Return True if the arguments are those behind a form's first word: ``*`` is any, and ``""`` none."""
+    if form[1] == '""' or not args:
+        return not args and form[1] == '""'
+    if len(form) == 2:
+        return form[1] in ("*", args[0])
+    return len(args) >= len(form) - 1 and all(one in ("*", word) for one, word in zip(form[1:], args, strict=False))
 
 
 def _keys(run: Run, tier: int, template: str, mode: Mode, behind: list[str]) -> None:
