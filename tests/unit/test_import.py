@@ -10,7 +10,7 @@ FRAMEWORKS = (
     "langchain", "langchain_core", "langgraph", "llama_index", "mcp", "pydantic", "pydantic_ai", "smolagents",
     "strands",
 )  # fmt: skip
-HEAVY = ("aiosmtpd", "asyncio", "jsonschema", "platformdirs", "psutil", "redis", "rich", "tomllib", "typer")
+HEAVY = ("aiosmtpd", "asyncio", "jsonschema", "platformdirs", "psutil", "redis", "rich", "typer")
 
 
 @pytest.mark.parametrize("module", ["callosum", "callosum.gate", "callosum.rules"])
