@@ -381,10 +381,11 @@ class Mark(Struct, frozen=True, gc=False, array_like=True):
     notified, for which call and in which turn. ``notified_before`` and ``notified_before_kind`` hold the mark as it was
     until then: that one still applies to the notified call and to its siblings of the same turn.
 
-    ``pauses`` holds up to three sorts of numbers, in this order: one small negative number that says what the
-    notifications cover, if that is not every kind (``callosum.policy.marks``); the negated moments of the last pauses
-    of calls that would have replaced a whole file which another session had changed; and the moments of the last
-    pauses for ``recent`` or ``held``, oldest first.
+    ``covers`` says which sorts of conflicts the notification covers (``callosum.policy.marks``), and ``covers_before``
+    which the one before it did.
+
+    ``pauses`` holds two sorts of moments: the negated ones of the last pauses of calls that would have replaced a whole
+    file which another session had changed; and those of the last pauses for ``recent`` or ``held``, oldest first.
     """
 
     read: int = 0
@@ -396,6 +397,8 @@ class Mark(Struct, frozen=True, gc=False, array_like=True):
     notified_before: int = 0
     notified_before_kind: int = 0
     pauses: tuple[int, ...] = ()
+    covers: int = 0xFF
+    covers_before: int = 0xFF
 
 
 NO_MARK: Final = Mark()
@@ -740,27 +743,21 @@ class Revision(Struct, frozen=True, gc=False):
     also: str = ""
 
 
-class Move(Struct, frozen=True, gc=False):
-    """Sets this session's mark on a key."""
-
-    key: str
-    mark: Mark
-
-
 class Change(Struct, frozen=True, gc=False):
     """What a step wants written: all of it or nothing. An empty change writes nothing.
 
     The last entry is that of the decision itself; with ``open`` it becomes an action. ``content`` is kept with the last
-    entry if it opens nothing, so that a person can still approve the call. ``answer`` is returned untouched. ``merged``
+    entry if it opens nothing, so that a person can still approve the call. ``moves`` sets this session's marks on keys,
+    and ``answer`` is returned untouched. ``merged``
     is True if a merged write has ended.
     """
 
     entries: tuple[Entry, ...] = ()
     open: Opening | None = None
     settles: tuple[Settle, ...] = ()
-    moves: tuple[Move, ...] = ()
+    moves: Mapping[str, Mark] = {}
     observe_until: int | None = None
-    content: Content | None = None
+    content: Content = Content()
     answer: Any = None
     revisions: tuple[Revision, ...] = ()
     merged: bool = False

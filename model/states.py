@@ -15,7 +15,6 @@ from typing import Any, Final
 import msgspec
 
 from callosum.model import State as Stage
-from callosum.policy.marks import coverage
 from callosum.stores.records import ActionRecord, MarkRecord
 from model.world import INSTANT, QUANTUM, Bounds, Session, State
 
@@ -134,7 +133,7 @@ def _mark(record: MarkRecord, moments: _Moments) -> Any:
         at(mark.notified_at),
         at(mark.notified_before),
         mark.notified_before_kind,
-        coverage(mark),
+        (mark.covers, mark.covers_before),
         [age(pause) for pause in mark.pauses if pause > 0],
         [(at(moment), at(by)) for moment, by in record.reads],
         at(record.changed),

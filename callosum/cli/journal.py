@@ -256,9 +256,9 @@ def _what(entry: Entry) -> str:
     """Return what a call does, and what a person had asked its session to do."""
     from callosum.journal import shown_keys
     from callosum.model import MAX_SUMMARY, Event
-    from callosum.policy.summary import journalled_call_of, shown, summary_of
+    from callosum.policy.summary import journalled_call, shown, summary_of
 
-    kept = journalled_call_of(entry.body)
+    kept = journalled_call(entry.body)
     if entry.event not in (Event.INTERCEPT, Event.LATE):
         return shown(kept.summary, MAX_SUMMARY) if kept.summary else ""
     asked = f"(asked: {shown(kept.purpose, 80)})" if kept.purpose else ""

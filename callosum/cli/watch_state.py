@@ -11,7 +11,7 @@ from msgspec import Struct
 from callosum.cli.shortid import short_of
 from callosum.journal import shown_keys
 from callosum.model import SECOND, Entry, Event, State, Verdict
-from callosum.policy.summary import journalled_call_of, summary_of
+from callosum.policy.summary import journalled_call, summary_of
 
 if TYPE_CHECKING:
     from callosum.gate import LocalGate
@@ -114,7 +114,7 @@ class WatchState:
         seen.last, seen.calls = entry.seq / SECOND, seen.calls + 1
         seen.tool, seen.verdict = entry.tool, entry.verdict
         seen.key = next(iter(shown_keys(entry)), "")
-        seen.summary = summary_of(journalled_call_of(entry.body), seen.key)
+        seen.summary = summary_of(journalled_call(entry.body), seen.key)
         if len(self.sessions) > _MOST:
             self.sessions.popitem(last=False)
 

@@ -26,7 +26,7 @@ from callosum.gate.records import commitments_of
 from callosum.journal import EntryFilter, Journal, is_canary, shown_keys
 from callosum.model import HOUR, SECOND, Entry, Event, Holding, State, Status, Verdict
 from callosum.pages.action_lines import ActionLine, begun, follow, without_spellings
-from callosum.policy.summary import journalled_call_of, summary_of
+from callosum.policy.summary import journalled_call, summary_of
 from callosum.regions.learning.endings import Ending, EndingTracker
 from callosum.regions.search import Cortex
 from callosum.retrospect import Like, Suggestion, Trial, like, suggest_from, try_rules
@@ -247,7 +247,7 @@ class Views:
 
     def _held(self, id: int, entry: Entry) -> Waiting:
         body, keys = entry.body, shown_keys(entry)
-        kept = journalled_call_of(body)
+        kept = journalled_call(body)
         conflicts = body.get("conflicts") or ()
         return _sealed(
             Waiting(
@@ -476,7 +476,7 @@ class Views:
             "first": first,
             "id": id,
             "keys": shown_keys(first),
-            "kept": journalled_call_of(first.body),
+            "kept": journalled_call(first.body),
             "params": _params(first.body.get("params")),
             "place": _place(first.body),
             "warning": f"{first.body.get('warning', '')}{first.body.get('details', '')}",

@@ -81,13 +81,15 @@ from callosum.model import (
     View,
 )
 from callosum.policy import lifecycle
-from callosum.policy.admit import APPROVAL_TTL, admit, admit_or_doubt, expire
+from callosum.policy.admit import APPROVAL_TTL, admit, admit_or_doubt
 from callosum.policy.answer import over
 from callosum.policy.call_facts import CallFacts, Decided, keys_of, scope_of
+from callosum.policy.commitments import hand_on
 from callosum.policy.evidence import has_lapsed
 from callosum.policy.lifecycle import Requester
 from callosum.policy.marks import mark_as_read
 from callosum.policy.unread import Prepared
+from callosum.policy.waiting import expire
 from callosum.process import alive
 from callosum.redact import said, summarise
 from callosum.rulebook import Rulebook
@@ -577,7 +579,7 @@ class Operations:
             made: list[Action] = yield Read(partial(self.store.commitments, namespace))
             for action in made:
                 if action.session == requester.session:
-                    yield _scope(requester, Find(id=action.id)), lifecycle.hand_on_commitment
+                    yield _scope(requester, Find(id=action.id)), hand_on
 
     # --- Leases ----------------------------------------------------------------------------------
 

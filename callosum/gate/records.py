@@ -35,7 +35,6 @@ from callosum.policy.summary import (
     NOTHING_JOURNALLED,
     JournalledCall,
     journalled_call,
-    journalled_call_of,
     shown,
     summary_of,
 )
@@ -126,7 +125,7 @@ def _approval(store: Store, asked: Holding) -> wire.Approval:
         conflicts=msgspec.convert(body.get("conflicts", ()), _CONFLICTS),
         warning=body["warning"] + body.get("details", "") if "warning" in body else None,
         summary=asked.summary,
-        purpose=journalled_call_of(body).purpose,
+        purpose=journalled_call(body).purpose,
     )
 
 

@@ -15,12 +15,9 @@ A mark, not a token, confirms the call: models reword their calls, so the repeat
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from bisect import bisect_left
 from collections.abc import Set as AbstractSet
-from hashlib import blake2b
-from operator import attrgetter, itemgetter
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -34,7 +31,6 @@ from callosum.model import (
     Change,
     Classification,
     Conflict,
-    Content,
     Entry,
     Event,
     Kind,
@@ -50,41 +46,28 @@ from callosum.model import (
 from callosum.policy.answer import answer_before, body_of, conflicts_and_details, draft, entry_of
 from callosum.policy.call_facts import Assessment, CallFacts, Decided, prints_of
 from callosum.policy.commitments import ended_by_call, with_end_date
-from callosum.policy.evidence import Evidence, change_moment, gather_evidence, may_be_running
-from callosum.policy.lifecycle import EXPIRED, lapses
+from callosum.policy.evidence import Evidence, gather_evidence, may_be_running
+from callosum.policy.lifecycle import lapses
 from callosum.policy.marks import (
-    PASSING,
+    GRAVITY,
+    MOST_CONFLICTS,
     REPLACING,
-    already_notified,
+    add_pause_of_tree,
     confirms_rule,
     keeps_work,
     marks_after,
-    newest_notified_id,
-    pauses_of_tree,
-    pauses_suffice,
     replace_attempt,
-    replaces,
+    to_show,
     until_repeat,
-    verdict_with_pause,
-    with_pause_of_tree,
 )
 from callosum.policy.sentence import name, no_key
-from callosum.policy.summary import note_in
+from callosum.policy.summary import NOTHING_JOURNALLED, JournalledCall, journalled_call
 from callosum.policy.table import cell, committed, observe
-from callosum.policy.unread import (
-    Prepared,
-    does_not_merge,
-    is_unread_change,
-    must_wait,
-    open_over_changes,
-    through_trees,
-    unread_changes,
-)
+from callosum.policy.unread import Prepared, is_unread_change, open_over_changes, through_trees, unread_changes
+from callosum.policy.waiting import left_behind, queue, waiter_of, waiter_print
 from callosum.redact import quote
 from callosum.rules.protected import GUARDS
 
-WAITER_TTL: Final = 3 * SECOND
-"""Microseconds for which a waiter that stopped polling keeps its place in the queue."""
 APPROVAL_TTL: Final = HOUR
 """Microseconds for which a question waits for a person, and for which the person's answer holds."""
 HOST_LIMIT: Final = HOUR
@@ -93,9 +76,6 @@ MAX_WORD: Final = 300
 """Maximum length of a person's note that is shown to the agent, in characters."""
 HOST_SESSION: Final = re.compile(r"(?a)([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:~[\da-f-]+)?(?::([\w-]{1,64}))?")
 """Matches a session's name without its instance: the host's own id, a second process, and the id of a sub-agent."""
-MOST_CONFLICTS: Final = 10
-"""Maximum number of conflicts in a decision."""
-
 _ALLOW: Final = Verdict.ALLOW  # an enum's attributes are slow
 _OPENED, _DONE, _CANCELLED, _FAILED = State.OPEN, State.DONE, State.CANCELLED, State.FAILED
 _INTERCEPT = Event.INTERCEPT
@@ -111,8 +91,12 @@ def admit(facts: CallFacts, view: View) -> Change:
         change = _answer_before(facts, view, earlier)
         if change is not None:
             return change
-    if facts.classification.verdict is None and not facts.waiter and _alone(view):
-        return _open(facts, view, _CLEAR)
+    if facts.classification.verdict is None and not facts.waiter and not view.twins:
+        for key_view in view.keys:
+            if key_view.live or key_view.latest or key_view.stale or key_view.groups:
+                break
+        else:  # nothing can conflict with the call
+            return _open(facts, view, _CLEAR)
     return _weigh(facts, view)
 
 
@@ -161,35 +145,22 @@ def _unreported(decided: Decided, view: View) -> set[int]:
     shown = {conflict.id for conflict in decided.decision.conflicts}
     if decided.decision.repeated:
         shown.add(decided.decision.id)
-    actions = [action for key_view in view.keys for action in (*key_view.live, *key_view.latest, *key_view.stale)]
-    left = set(shown)
-    for group in (group for key_view in view.keys for group in key_view.groups):
-        if decided.queued:
-            actions += group.actions
-        elif met := left.intersection(group.ids):
-            actions += [group.actions[bisect_left(group.ids, id)] for id in met]
-            left -= met
-    own = [key_view.own for key_view in view.keys if key_view.own is not None]
-    earlier = [view.earlier] if view.earlier is not None else []
+    actions = [*view.twins, view.earlier]
+    for key_view in view.keys:
+        actions += (*key_view.live, *key_view.latest, *key_view.stale, key_view.own)
+        for group in key_view.groups:
+            met = shown.intersection(group.ids)
+            actions += group.actions if decided.queued else [group.actions[bisect_left(group.ids, id)] for id in met]
     return {
         action.id
-        for action in (*actions, *own, *view.twins, *earlier)
-        if (action.id in shown or decided.queued)
+        for action in actions
+        if action is not None
+        and (action.id in shown or decided.queued)
         and (not action.ended or action.state is State.UNKNOWN)
         and action.state in (State.OPEN, State.DONE, State.UNKNOWN)
         and not action.lock
         and HOST_SESSION.fullmatch(action.session.rpartition("/")[2])
     }
-
-
-def _alone(view: View) -> bool:
-    """Return True if nothing in the view can conflict with the call."""
-    if view.twins:
-        return False
-    for key_view in view.keys:  # noqa: SIM110 - on the way of every call
-        if key_view.live or key_view.latest or key_view.stale or key_view.groups:
-            return False
-    return True
 
 
 def _weigh(facts: CallFacts, view: View) -> Change:
@@ -198,12 +169,11 @@ def _weigh(facts: CallFacts, view: View) -> Change:
     if facts.call_print and not facts.distinct:
         for key_view in view.keys:
             if key_view.mark.notified_call == facts.call_print:
-                refusal = draft(facts, Assessment(Verdict.BLOCK), 0)
-                return Change(answer=Decided(refusal, undecided=True, recurring=True))
-    if facts.waiter and _own_waiter(facts, view) is None:
+                return _undecided(facts, recurring=True)
+    if facts.waiter and waiter_of(facts, view) is None:
         facts = replace(facts, waiter=0)  # its waiter was given up, so later waiters now come first
     left = None
-    if facts.waits and not facts.waiter and (left := _abandoned_waiter(facts, view)) is not None:
+    if facts.waits and not facts.waiter and (left := waiter_of(facts, view, waiter_print(facts))) is not None:
         facts = replace(facts, waiter=left.id)
     evidence = gather_evidence(facts, view)
     grouped = [item for item in evidence if item.group]
@@ -214,20 +184,18 @@ def _weigh(facts: CallFacts, view: View) -> Change:
         if prepared is None or (prepared.changes != unread and not prepared.changing):
             own = {key_view.key.name: key_view.own.id for key_view in view.keys if key_view.own is not None}
             named = [(facts.keys[item.key_index].name, item) for item in evidence if item.kind is Kind.STALE]
-            found = Decided(
-                draft(facts, Assessment(Verdict.BLOCK), 0),
-                undecided=True,
+            return _undecided(
+                facts,
                 unread=unread,
                 own=own,
                 unseen=frozenset([name for name, item in named if item.unread]),
                 running=frozenset([name for name, item in named if may_be_running(item.action, view.now)]),
             )
-            return Change(answer=found)
         harmless = [change for change in unread if prepared.passes or change[0] in prepared.absent]
         evidence = [item for item in evidence if not is_unread_change(facts, frozenset(harmless), item)]
     evidence, missing = through_trees(facts, evidence)
     if missing:
-        return Change(answer=Decided(draft(facts, Assessment(Verdict.BLOCK), 0), undecided=True, marks=missing))
+        return _undecided(facts, marks=missing)
     cells = [
         (
             item,
@@ -241,10 +209,15 @@ def _weigh(facts: CallFacts, view: View) -> Change:
     note = ""
     if held and facts.waits:
         if not _deadlocks(held, view):
-            return _queue(facts, view, takes_up=left is not None)
+            return queue(facts, view, takes_up=left is not None)
         note = "Waiting was refused: the other session waits for something that this session holds. Finish that first."
-    shown, more = _to_show(facts, view, cells, prepared)
+    shown, more = to_show(facts, view, cells, prepared)
     return _assess(facts, view, shown, more, evidence, prepared, note)
+
+
+def _undecided(facts: CallFacts, **reason: Any) -> Change:
+    """Return the answer by which the gate finds something out before it asks again."""
+    return Change(answer=Decided(draft(facts, Assessment(Verdict.BLOCK), 0), undecided=True, **reason))
 
 
 def _assess(
@@ -258,7 +231,7 @@ def _assess(
 ) -> Change:
     """Decide by the evidence that the session is notified of; ``more`` counts evidence beyond it."""
     classification = facts.classification
-    verdict = max(map(_second, shown), key=_gravity, default=_ALLOW)
+    verdict = max((answer for _, answer in shown), key=GRAVITY, default=_ALLOW)
     floor = classification.verdict
     confirmed = floor is Verdict.CONFIRM and confirms_rule(facts, view)
     if floor is not None and floor.gravity > verdict.gravity and not confirmed:
@@ -268,8 +241,8 @@ def _assess(
     conflicts: tuple[Conflict, ...] = ()
     details = ""
     if shown:
-        by_key_index = sorted(map(_first, shown), key=_key_index)
-        items = tuple(sorted(sorted(by_key_index, key=_action_id, reverse=True), key=_kind_gravity, reverse=True))
+        shown.sort(key=lambda one: (-one[0].kind.gravity, -one[0].action.id, one[0].key_index))
+        items = tuple([item for item, _ in shown])
         compared = prepared.shown if prepared is not None else ""  # the journal has fewer lines
         conflicts, details = conflicts_and_details(view, items[:MOST_CONFLICTS], facts, compared)
     passed = None
@@ -279,58 +252,7 @@ def _assess(
             passed = prepared
             verdict = Verdict.WARN if note and verdict is Verdict.ALLOW else verdict
     assessment = Assessment(verdict, items, conflicts, tuple(evidence), note, more, details=details, passed=passed)
-    return (
-        _needs_a_person(facts, view, assessment)
-        if verdict.gravity >= Verdict.ASK.gravity
-        else _conclude(facts, view, assessment)
-    )
-
-
-def _to_show(
-    facts: CallFacts, view: View, cells: list[tuple[Evidence, Verdict]], prepared: Prepared | None
-) -> tuple[list[tuple[Evidence, Verdict]], int]:
-    """Return the evidence to notify the session of, and how much more there is.
-
-    Each evidence comes with the verdict that it would cause alone.
-    """
-    shown, more = [], 0
-    enough = pauses_of_tree(facts, view)[2] >= REPLACING and keeps_work(facts)
-    for item, verdict in cells:
-        if not item.group and must_wait(facts, view, prepared, item):
-            shown.append((item, max(verdict, Verdict.CONFIRM, key=_gravity)))
-            continue
-        if verdict is Verdict.ALLOW:
-            continue
-        answer = verdict_with_pause(facts, view, item, verdict) if facts.call.pause else verdict
-        if item.group:
-            unseen, others = _to_show_of_group(facts, view, item, pauses=answer is Verdict.CONFIRM)
-            shown += [(one, answer) for one in unseen]
-            more += others
-            continue
-        if answer is Verdict.WARN and does_not_merge(facts, prepared, item):
-            answer = Verdict.CONFIRM
-        if answer is Verdict.CONFIRM and item.kind in PASSING and enough:
-            answer = Verdict.WARN
-        if already_notified(facts, view, item) and (answer is not Verdict.CONFIRM or pauses_suffice(facts, view, item)):
-            continue
-        shown.append((item, answer))
-    return shown, more
-
-
-def _to_show_of_group(facts: CallFacts, view: View, item: Evidence, *, pauses: bool) -> tuple[list[Evidence], int]:
-    """Return the newest evidence of a group to notify the session of, and how much more there is.
-
-    ``pauses`` says that the call is paused for it; a change that a replaced file would undo may then be shown again.
-    """
-    told = newest_notified_id(facts, view, item)
-    first = bisect_right(item.group, told, key=_id)
-    newest = max(first, len(item.group) - MOST_CONFLICTS)
-    again = pauses and replaces(facts, item)
-    some = item.group if again else item.group[newest:]
-    found = [replace(item, action=one, age=view.now - change_moment(one, view.now), group=()) for one in some]
-    if again:
-        return [one for one in found if one.action.id > told or not pauses_suffice(facts, view, one)], 0
-    return found, newest - first
+    return (_needs_a_person if verdict.gravity >= Verdict.ASK.gravity else _conclude)(facts, view, assessment)
 
 
 def _required(classification: Classification, verdict: Verdict) -> str:
@@ -343,28 +265,6 @@ def _required(classification: Classification, verdict: Verdict) -> str:
     return f"Rule {classification.rule!r} requires this.{instead}"
 
 
-_gravity: Final = attrgetter("gravity")
-_first: Final[Callable[[tuple[Evidence, Verdict]], Evidence]] = itemgetter(0)
-_second: Final[Callable[[tuple[Evidence, Verdict]], Verdict]] = itemgetter(1)
-_id: Final[Callable[[Action], int]] = attrgetter("id")
-_key_index, _action_id, _kind_gravity = attrgetter("key_index"), attrgetter("action.id"), attrgetter("kind.gravity")
-
-
-def expire(facts: CallFacts, view: View) -> Change:
-    """Journal a call that no client waits for any more. Pure.
-
-    The step opens nothing, notifies no session and takes the call out of the queue.
-    """
-    settles: list[Settle] = []
-    if facts.waits and not facts.waiter and (left := _abandoned_waiter(facts, view)) is not None:
-        facts = replace(facts, waiter=left.id)
-    _leave_queue(facts, view, settles)
-    decision = draft(facts, Assessment(Verdict.BLOCK), view.now)
-    body = {"reason": EXPIRED, **body_of(facts, replace(decision, warning=None))}
-    entry = entry_of(facts, Event.REFUSE, None, body)
-    return Change((entry,), settles=tuple(settles), answer=Decided(decision, expired=True))
-
-
 # --- How a decision ends ----------------------------------------------------------------------
 
 
@@ -373,60 +273,12 @@ def _deadlocks(held: list[Evidence], view: View) -> bool:
     return any(item.action.session in view.wanted for item in held)
 
 
-def _queue(facts: CallFacts, view: View, *, takes_up: bool) -> Change:
-    """Put the call in the queue, take over its old waiter there, or keep its place. A waiter is a ``queued`` action.
-
-    A call that takes over a waiter prolongs it, so that its previous server sees that it must not end the waiter.
-    """
-    settles, entries = lapses(view)
-    waiting = draft(facts, Assessment(Verdict.BLOCK), 0)
-    until = view.now + WAITER_TTL
-    mine = _own_waiter(facts, view)
-    if mine is not None:
-        if takes_up or mine.expires - view.now < WAITER_TTL // 2:
-            settles.append(Settle(mine, State.QUEUED, expires=until))
-        return Change(entries=tuple(entries), settles=tuple(settles), answer=Decided(waiting, waiter_id=mine.id))
-    id = view.now + len(entries)
-    entries.append(entry_of(facts, Event.QUEUE, None, {}))
-    opening = Opening(State.QUEUED, until, host=facts.call.host, content=Content(_waiter_print(facts)))
-    return Change(tuple(entries), opening, tuple(settles), answer=Decided(waiting, waiter_id=id))
-
-
-def _own_waiter(facts: CallFacts, view: View) -> Action | None:
-    """Return the call's waiter in the queue, None if it has none or its time is up."""
-    if not facts.waiter:
-        return None
-    for key_view in view.keys:
-        for action in key_view.live:
-            if action.id == facts.waiter and action.state is State.QUEUED and view.now < action.expires:
-                return action
-    return None
-
-
-def _abandoned_waiter(facts: CallFacts, view: View) -> Action | None:
-    """Return the waiter that an earlier try of this call left when its server stopped or its connection was lost."""
-    print_ = _waiter_print(facts)
-    for key_view in view.keys if print_ else ():
-        for action in key_view.live:
-            mine = action.state is State.QUEUED and action.session == facts.actor and view.now < action.expires
-            if mine and action.content.digest == print_:
-                return action
-    return None
-
-
-def _waiter_print(facts: CallFacts) -> bytes:
-    """Return a digest of call id and content that identifies a waiting call in its session; empty without a call id."""
-    if not facts.call_print:
-        return b""
-    return blake2b(facts.call_print + facts.classification.content.digest, digest_size=16, person=b"waiting").digest()
-
-
 def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Change:
     """Decide a call with the verdict ``ask`` or ``block``: let it run if a person approved exactly this, or ask."""
     question = _answered_question(facts, view)
     if question is None:
         return _conclude(facts, view, assessment)
-    graver = assessment.verdict is Verdict.BLOCK and _only_asked(question, view)
+    graver = assessment.verdict is Verdict.BLOCK and _journalled(view, question.id).asks  # it overrode no block
     if question.approved > 0 and (graver or question.rule != facts.classification.rule):
         return _conclude(facts, view, assessment)  # it was given under other rules, so it is asked anew
     if question.approved > 0 and view.now - question.approved < APPROVAL_TTL:
@@ -437,26 +289,21 @@ def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Cha
     elif question.approved < 0 and view.now + question.approved < APPROVAL_TTL:
         note = f"A person refused this call ({question.id}). Do not repeat it; do something else."
         moment = -question.approved  # the entry of the refusal holds what the person said
-        body = view.bodies((moment,)).get(moment) if view.bodies is not None else None
-        said = note_in(body) if body is not None else ""
+        said = _journalled(view, moment).note
         note += f" They say: {quote(said, MAX_WORD)}." if said else ""
         return _conclude(facts, view, replace(assessment, verdict=Verdict.BLOCK, note=note))
     elif assessment.verdict is Verdict.ASK and not question.approved:
         note = f"Nobody has answered the question yet ({question.id})."
         decision = draft(facts, replace(assessment, note=note), question.id)
-        settles, entries = lapses(view)
-        _leave_queue(facts, view, settles)
-        entries.append(
-            entry_of(facts, Event.INTERCEPT, assessment.verdict, body_of(facts, decision, assessment.details))
-        )
+        settles, entries = left_behind(facts, view)
+        entries.append(entry_of(facts, _INTERCEPT, Verdict.ASK, body_of(facts, decision, assessment.details)))
         return Change(tuple(entries), settles=tuple(settles), answer=Decided(decision))
     return _conclude(facts, view, assessment)
 
 
-def _only_asked(question: Action, view: View) -> bool:
-    """Return True if a person was asked about the call, and overrode no block. The entry of the question holds it."""
-    body = view.bodies((question.id,)).get(question.id) if view.bodies is not None else None
-    return body is not None and msgspec.json.decode(body).get("asks") is True
+def _journalled(view: View, id: int) -> JournalledCall:
+    body = view.bodies((id,)).get(id) if view.bodies is not None else None
+    return journalled_call(body) if body is not None else NOTHING_JOURNALLED
 
 
 def _answered_question(facts: CallFacts, view: View) -> Action | None:
@@ -481,37 +328,24 @@ def _conclude(facts: CallFacts, view: View, assessment: Assessment) -> Change:
     """Apply the verdict: let the call run, or refuse it and open nothing."""
     verdict = assessment.verdict
     if verdict.proceed:
-        change = _open(facts, view, assessment)
-        return (
-            change
-            if assessment.passed is None
-            else open_over_changes(change, assessment.passed, view, facts.classification.window)
-        )
+        change, passed = _open(facts, view, assessment), assessment.passed
+        return change if passed is None else open_over_changes(change, passed, view, facts.classification.window)
     if facts.observes or view.now < view.observe_until:
         return _open(facts, view, replace(assessment, verdict=observe(verdict)), observed=verdict)
-    settles, entries = lapses(view)
-    _leave_queue(facts, view, settles)
-    moves = tuple(marks_after(facts, view, verdict, assessment.items))
+    settles, entries = left_behind(facts, view)
+    moves = marks_after(facts, view, verdict, assessment.items)
     if verdict is Verdict.CONFIRM:
-        moves, number = with_pause_of_tree(facts, view, assessment.items, moves)
-        if number >= REPLACING and not assessment.note:
-            who = _NEXT_RUNS if keeps_work(facts) else _TAKES_WORK.format(name(assessment.items[0].action.session))
-            assessment = replace(assessment, note=who)
-        assessment = replace(
-            assessment,
-            wait=until_repeat(facts, view, moves),
-            attempt=replace_attempt(facts, view, assessment.items, moves),
-        )
+        number, note = add_pause_of_tree(facts, view, assessment.items, moves), assessment.note
+        if number >= REPLACING and not note:
+            note = _NEXT_RUNS if keeps_work(facts) else _TAKES_WORK.format(name(assessment.items[0].action.session))
+        attempt = replace_attempt(facts, view, assessment.items, moves)
+        assessment = replace(assessment, note=note, wait=until_repeat(facts, view, moves), attempt=attempt)
     decision = draft(facts, assessment, view.now + len(entries))  # its entry follows those of the lapsed actions
-    opening = None
+    content, opening = facts.classification.content, None
     if verdict is Verdict.ASK:
-        opening = Opening(
-            State.ASKED, view.now + APPROVAL_TTL, content=facts.classification.content, params=facts.params
-        )
+        opening = Opening(State.ASKED, view.now + APPROVAL_TTL, content=content, params=facts.params)
     entries.append(entry_of(facts, Event.INTERCEPT, verdict, body_of(facts, decision, assessment.details)))
-    return Change(
-        tuple(entries), opening, tuple(settles), moves, content=facts.classification.content, answer=Decided(decision)
-    )
+    return Change(tuple(entries), opening, tuple(settles), moves, content=content, answer=Decided(decision))
 
 
 def _open(
@@ -525,11 +359,13 @@ def _open(
     settles: list[Settle] = []
     entries: list[Entry] = []
     if assessment is not _CLEAR:
-        settles, entries = lapses(view)
-        _leave_queue(facts, view, settles)
+        settles, entries = left_behind(facts, view)
     if used is not None:
         settles.append(Settle(used, State.CANCELLED, ended=now))
-    if classification.gap and _is_news(view):
+    # ``keys_of`` asks for the mark that says whether the session was notified that the tool's calls have no key.
+    if classification.gap and any(
+        one.key.mode is Mode.READ and one.key.name.startswith(NO_KEY) and not one.mark.read for one in view.keys[-1:]
+    ):
         assessment = replace(assessment, note=f"{assessment.note} {no_key(classification.tier, call.tool)}".lstrip())
     leases = classification.tier >= 3
     expires = now + facts.ttl
@@ -539,8 +375,22 @@ def _open(
     content, params = classification.content, None
     if used is not None and call.rewrite and used.answer and used.content.digest != content.digest:
         content, params = used.content, msgspec.json.decode(used.answer)  # others must see what runs
+    supersedes: tuple[int, ...] = ()
+    if assessment.evidence:  # the unknown actions that this call repeats are settled once it is done
+        supersedes = tuple(
+            {
+                item.action.id
+                for item in assessment.evidence
+                if item.kind is Kind.UNKNOWN
+                and (
+                    item.action.content.digest == classification.content.digest
+                    or (item.own and item.action.tool == call.tool)
+                )
+            }
+        )
     if content.commitment is not None:
         content = with_end_date(content, now)
+        supersedes += ended_by_call(classification, view)
     opening = Opening(
         _OPENED if leases else _DONE,
         expires,
@@ -549,46 +399,13 @@ def _open(
         False,
         content,
         prints_of(content) if classification.tier >= 2 or content.commitment is not None else (),
-        _supersedes(facts, assessment.evidence) if assessment.evidence else (),
+        supersedes,
     )
-    if content.commitment is not None and view.twins and (ended := ended_by_call(classification, view)):
-        opening = replace(opening, supersedes=(*opening.supersedes, *ended))
     id = now + len(entries)
     lease = Lease(id, max(expires, limit) / SECOND, (expires - id) / SECOND) if leases else None
     decision = draft(facts, assessment, id, observed, lease)
     if params is not None:
         decision = replace(decision, params=params)
     entries.append(entry_of(facts, _INTERCEPT, assessment.verdict, body_of(facts, decision, assessment.details)))
-    moves = tuple(marks_after(facts, view, _ALLOW if observed is not None else assessment.verdict, assessment.items))
+    moves = marks_after(facts, view, _ALLOW if observed is not None else assessment.verdict, assessment.items)
     return Change(tuple(entries), opening, tuple(settles), moves, answer=Decided(decision))
-
-
-def _is_news(view: View) -> bool:
-    """Return True if the session was not yet notified that the tool's calls have no key.
-
-    ``keys_of`` asks for the mark.
-    """
-    last = view.keys[-1:]
-    return any(one.key.mode is Mode.READ and one.key.name.startswith(NO_KEY) and not one.mark.read for one in last)
-
-
-def _leave_queue(facts: CallFacts, view: View, settles: list[Settle]) -> None:
-    """End the call's waiter: its decision was made, and the action that opens is a newer one."""
-    mine = _own_waiter(facts, view)
-    if mine is not None:
-        settles.append(Settle(mine, State.CANCELLED, ended=view.now))
-
-
-def _supersedes(facts: CallFacts, evidence: tuple[Evidence, ...]) -> tuple[int, ...]:
-    """Return the ids of unknown actions that this call repeats. Once it is done, they are settled."""
-    return tuple(
-        {
-            item.action.id
-            for item in evidence
-            if item.kind is Kind.UNKNOWN
-            and (
-                item.action.content.digest == facts.classification.content.digest
-                or (item.own and item.action.tool == facts.call.tool)
-            )
-        }
-    )

@@ -65,7 +65,13 @@ def answer_before(earlier: Action, dispatch: str | None, now: int) -> tuple[Deci
         state = State.UNKNOWN
     host = kept.host if state is State.OPEN and earlier.state is State.DONE else None
     if state is State.OPEN and dispatch and dispatch in (kept.dispatch, (kept.dispatch or "").partition("@")[0]):
-        return _repeated(earlier, kept), host
+        if not kept.reworded:
+            return _from(earlier, earlier.verdict, kept), host
+        # Those params are no longer kept, and the call's own, which nobody approved, must not run in their place.
+        note = f"A person approved other params for this call ({earlier.id}), and they are no longer known. "
+        note += "Make the call again under a new call id."
+        warning = sentence(Verdict.BLOCK, earlier.tier, (), 0, note)
+        return _from(earlier, Verdict.BLOCK, _StoredDecision(warning=warning)), host
     return over(_from(earlier, Verdict.BLOCK, kept), state, (max(earlier.expires, now) - now) / SECOND), host
 
 
@@ -85,22 +91,6 @@ def over(decision: Decision, state: State, left: float = 0) -> Decision:
 
 
 _REFUSED: Final = {"proceed": False, "verdict": Verdict.BLOCK, "conflicts": (), "conflict_count": 0, "lease": None}
-
-
-def _repeated(earlier: Action, body: _StoredDecision) -> Decision:
-    """Return the decision that this call already got, from what the store kept of it.
-
-    If the call ran with other params that a person had approved, those params are no longer kept. The call's own
-    params, which nobody approved, must not run in their place, so the call is blocked.
-    """
-    if body.reworded:
-        note = (
-            f"A person approved other params for this call ({earlier.id}), and they are no longer known. Make the call "
-            "again under a new call id."
-        )
-        warning = sentence(Verdict.BLOCK, earlier.tier, (), 0, note)
-        return _from(earlier, Verdict.BLOCK, _StoredDecision(warning=warning))
-    return _from(earlier, earlier.verdict, body)
 
 
 class _StoredDecision(Struct):
@@ -128,7 +118,7 @@ def _from(earlier: Action, verdict: Verdict, kept: _StoredDecision) -> Decision:
         rule=earlier.rule,
         conflicts=kept.conflicts,
         conflict_count=kept.count,
-        warning=_warning(kept.warning, kept.details),
+        warning=kept.warning and kept.warning + kept.details,
         lease=Lease(earlier.id, last, ttl) if verdict.proceed and earlier.state is State.OPEN else None,
         observed=kept.observed,
         repeated=True,
@@ -141,35 +131,24 @@ def draft(
     facts: CallFacts, assessment: Assessment, id: int, observed: Verdict | None = None, lease: Lease | None = None
 ) -> Decision:
     """Return the decision. ``id`` is the position of its journal entry."""
-    verdict, count = assessment.verdict, len(assessment.items) + assessment.more
-    names = tuple([key.name for key in facts.classification.keys])
-    silent = observed is not None or (verdict is _ALLOW and not assessment.note)
+    verdict, count, found = assessment.verdict, len(assessment.items) + assessment.more, facts.classification
+    names, warning = tuple([key.name for key in found.keys]), None
+    if observed is None and (verdict is not _ALLOW or assessment.note):
+        gone = facts.prepared is not None and bool(facts.prepared.gone)
+        wait, attempt, conflicts = assessment.wait / SECOND, assessment.attempt, assessment.conflicts
+        told = sentence(verdict, found.tier, conflicts, count, assessment.note, wait, attempt, facts.actor, gone=gone)
+        warning = told and told + assessment.details
     decision = Decision(
         verdict.proceed,
-        facts.classification.tier,
+        found.tier,
         names[0] if names else None,
         id,
         verdict,
         names,
-        facts.classification.rule,
+        found.rule,
         assessment.conflicts,
         count,
-        None
-        if silent
-        else _warning(
-            sentence(
-                verdict,
-                facts.classification.tier,
-                assessment.conflicts,
-                count,
-                assessment.note,
-                assessment.wait / SECOND,
-                assessment.attempt,
-                facts.actor,
-                gone=facts.prepared is not None and bool(facts.prepared.gone),
-            ),
-            assessment.details,
-        ),
+        warning,
         lease,
         observed,
     )
@@ -177,10 +156,6 @@ def draft(
         return decision
     left = min([one.expires_in or 0 for one in assessment.conflicts])
     return replace(decision, retryable=True, retry_after=round(min(max(left, 1), MAX_RETRY_AFTER), 3))
-
-
-def _warning(sentence: str | None, details: str) -> str | None:
-    return sentence and sentence + details
 
 
 def conflicts_and_details(
@@ -379,18 +354,6 @@ def _worktree(worktree: Worktree) -> dict[str, str]:
 
 def entry_of(facts: CallFacts, event: Event, verdict: Verdict | None, body: dict[str, Any]) -> Entry:
     """Return the journal entry of a decision; the store sets its position."""
-    return Entry(
-        event,
-        facts.actor,
-        facts.call.namespace,
-        0,
-        0,
-        facts.call.tool,
-        facts.classification.tier,
-        verdict,
-        facts.classification.rule,
-        facts.call.run or "",
-        facts.keys,
-        None,
-        body,
-    )
+    call, found, keys, run = facts.call, facts.classification, facts.keys, facts.call.run or ""
+    space, tool = call.namespace, call.tool
+    return Entry(event, facts.actor, space, 0, 0, tool, found.tier, verdict, found.rule, run, keys, None, body)

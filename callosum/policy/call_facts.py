@@ -31,6 +31,7 @@ from callosum.rules.content import contrary
 from callosum.rules.keys import merge
 
 _APPEND: Final = Mode.APPEND  # an enum's attributes are slow
+_NEEDS_A_PERSON: Final = frozenset({Verdict.ASK, Verdict.BLOCK})
 _FLOORS: Final = (0, 0, 0, 2, 1)
 """By the call's tier: the lowest tier of an action that can be ``recent``. Below tier 3 nothing is ``recent``."""
 
@@ -126,7 +127,7 @@ class Decided(Struct, frozen=True, gc=False):
 
 def scope_of(facts: CallFacts, identity: bytes | None) -> Scope:
     """Return the scope that ``admit`` needs for this call."""
-    classification, call = facts.classification, facts.call
+    classification, content, call = facts.classification, facts.classification.content, facts.call
     tier = classification.tier
     floor = _FLOORS[tier] or (2 if classification.cells else 0)
     if not floor and tier:
@@ -138,17 +139,15 @@ def scope_of(facts: CallFacts, identity: bytes | None) -> Scope:
         facts.actor,
         facts.keys,
         identity,
-        prints_of(classification.content, looks=True)
-        if tier >= 2 or classification.content.commitment is not None
-        else (),
+        prints_of(content, looks=True) if tier >= 2 or content.commitment is not None else (),
         floor,
-        tier >= 2 or classification.cells is not None or _may_need_a_person(classification),
+        tier >= 2 or classification.cells is not None or classification.verdict in _NEEDS_A_PERSON,
         facts.waits,
         None,
         call.parent or "",
         call.continues or "",
         tier >= 3,
-        Asks(classification.content, call.run or "", call.host),
+        Asks(content, call.run or "", call.host),
     )
 
 
@@ -160,45 +159,29 @@ def keys_of(classification: Classification, tool: str) -> tuple[Key, ...]:
     4 such a call gets a second hidden key, that of its tool, which is marked as read once the session was notified that
     the tool's calls have no key.
     """
-    if classification.tier >= 2 and classification.keys:
-        for key in classification.keys:
+    if classification.keys:
+        for key in classification.keys if classification.tier >= 2 else ():
             if REMOTE in key.name:
                 wholes = [remote_of(one.name) for one in classification.keys if one.mode is not Mode.READ]
                 return merge([*classification.keys, *[Key(name, Mode.APPEND) for name in wholes if name]])[0]
         return classification.keys
-    if classification.keys or (
-        classification.tier < 2
-        and classification.verdict is not Verdict.CONFIRM
-        and not _may_need_a_person(classification)
-    ):
-        return classification.keys
+    verdict, cells = classification.verdict, classification.cells
+    # The rule itself can have the call approved, at any tier: its questions must be found again.
+    asks = verdict in _NEEDS_A_PERSON if verdict or not cells else not _NEEDS_A_PERSON.isdisjoint(cells.values())
+    if classification.tier < 2 and verdict is not Verdict.CONFIRM and not asks:
+        return ()
     hidden = Key(NO_KEY + classification.content.digest.hex(), Mode.WRITE)
     if classification.gap and classification.tier >= Tier.HIGH:
         return (hidden, Key(NO_KEY + blake2b(tool.encode("utf-8", "replace"), digest_size=16).hexdigest(), Mode.READ))
     return (hidden,)
 
 
-def _may_need_a_person(classification: Classification) -> bool:
-    """Return True if the rule itself can have the call approved, at any tier: its questions must be found again."""
-    if classification.verdict is not None:
-        return classification.verdict in (Verdict.ASK, Verdict.BLOCK)
-    return classification.cells is not None and not {Verdict.ASK, Verdict.BLOCK}.isdisjoint(
-        classification.cells.values()
-    )
-
-
 def prints_of(content: Content, *, looks: bool = False) -> tuple[bytes, ...]:
     """Return the digests by which later calls can find this action, or by which it ``looks`` for earlier ones."""
-    stance = contrary(content.stance) if looks and content.stance else content.stance
-    prints = (*_repeatable(content), _stance_print(stance)) if stance else _repeatable(content)
+    prints: tuple[bytes, ...] = ()
+    if content.repeats:
+        prints = (content.digest, content.origin) if content.origin else (content.digest,)
+    if content.stance:
+        stance = contrary(content.stance) if looks else content.stance
+        prints += (blake2b(stance.encode(), digest_size=8, person=b"stance").digest(),) if stance else ()
     return prints if content.commitment is None else (*prints, COMMITTED)
-
-
-def _repeatable(content: Content) -> tuple[bytes, ...]:
-    if not content.repeats:
-        return ()
-    return (content.digest, content.origin) if content.origin else (content.digest,)
-
-
-def _stance_print(stance: str) -> bytes:
-    return blake2b(stance.encode(), digest_size=8, person=b"stance").digest()

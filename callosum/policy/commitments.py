@@ -13,8 +13,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from callosum.model import DAY, Action, Classification, Content, Key, Mode, Revision, State, View
-from callosum.rules.commitments import contradicts, is_slot, takes, thing_of, told
+from callosum.model import DAY, Action, Change, Classification, Content, Key, Mode, Revision, State, View
+from callosum.rules.commitments import contradicts, is_slot, takes, thing_of
+from callosum.rules.commitments import told as told_until
 
 LASTS: Final = 30 * DAY
 """Microseconds for which a commitment counts whose end is not known."""
@@ -76,9 +77,6 @@ def is_ended(action: Action, view: View) -> bool:
 
 def ended_by_call(classification: Classification, view: View) -> tuple[int, ...]:
     """Return the ids of commitments, of any session, that end once the call is done: it contradicts or moves them."""
-    mine = classification.content.commitment
-    if mine is None:
-        return ()
     return tuple(
         action.id
         for action in view.twins
@@ -94,37 +92,31 @@ def ended_by_call(classification: Classification, view: View) -> tuple[int, ...]
     )
 
 
-def revisions_ending(view: View, by: Action) -> tuple[Revision, ...]:
-    """Return the revisions that end the commitments that an action has contradicted, now that it is done."""
-    if by.content.commitment is None:
-        return ()
-    return tuple(_until(other, view.now) for other in view.superseded if is_in_force(other, view.now))
+def revisions_of(action: Action, told: object, view: View) -> tuple[Revision, ...]:
+    """Return the revisions that follow from an action that is done and made a commitment.
 
-
-def revisions_from_result(action: Action, result: object, now: int) -> tuple[Revision, ...]:
-    """Return the revisions that follow from a call's result: the end of its commitment, the id of what was created."""
-    made = action.content.commitment
-    if made is None or not result:
-        return ()
-    until, thing = told(result), thing_of(action.keys, result)
+    They end the commitments that it has contradicted, and store what the result says about its own: when it ends, and
+    the id of what was created.
+    """
+    made, now = action.content.commitment, view.now
+    ended = tuple(
+        Revision(other, replace(other.content, commitment=replace(theirs, until=now)))
+        for other in view.superseded
+        if (theirs := other.content.commitment) is not None and is_in_force(other, now)
+    )
+    if made is None or not told:
+        return ended
+    until, thing = told_until(told), thing_of(action.keys, told)
     after = replace(made, until=min(until, now + MOST_AHEAD) if until else made.until, thing=thing or made.thing)
-    if after == made:
-        return ()
-    return (Revision(action, replace(action.content, commitment=after), thing),)
+    return ended if after == made else (*ended, Revision(action, replace(action.content, commitment=after), thing))
 
 
-def handed_on(action: Action) -> Revision | None:
-    """Return the revision that hands a commitment to the other sessions of its instance once its session ended."""
-    made = action.content.commitment
-    if made is None or made.left:
-        return None
-    return Revision(action, replace(action.content, commitment=replace(made, left=True)))
-
-
-def _until(action: Action, now: int) -> Revision:
-    made = action.content.commitment
-    assert made is not None  # noqa: S101 - who calls has looked
-    return Revision(action, replace(action.content, commitment=replace(made, until=now)))
+def hand_on(view: View) -> Change:
+    """Hand the commitment of the action that was found to the other sessions of its instance. Pure."""
+    made = view.found.content.commitment if view.found is not None else None
+    if view.found is None or made is None or made.left:
+        return Change()
+    return Change(revisions=(Revision(view.found, replace(view.found.content, commitment=replace(made, left=True))),))
 
 
 def _contradicted(classification: Classification, action: Action) -> int | None:

@@ -16,9 +16,9 @@ When an action counts as changed
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -55,9 +55,6 @@ OWN_REPEAT: Final = 10 * MINUTE
 """Microseconds for which a session's own finished action with the same content counts, for calls of tiers 3 and 4."""
 UNSEEN_CHANGE: Final = 10 * MINUTE
 """Maximum age of another session's change that makes replacing a never-read resource stale, in microseconds."""
-LONGEST_LOOK: Final = SAME_ORIGIN
-"""The longest fixed period for which an action counts, in microseconds. A rule's window may be longer."""
-
 _WHILE_RUNNING: Final = "build:"
 """Prefix of keys on which an action conflicts only while it runs: the next run makes the same results again."""
 _SETS: Final = re.compile(r": changes who may use files[^:]*\Z")
@@ -74,13 +71,11 @@ def horizon(now: int, window: int) -> int:
 
     ``now`` is the store's moment and ``window`` the longest window of the rules, in microseconds.
     """
-    return now - max(LONGEST_LOOK, window)
+    return now - max(SAME_ORIGIN, window)  # the longest fixed period, and the rules' longest
 
 
-class _Add(Protocol):
-    def __call__(
-        self, action: Action, kind: Kind, key_index: int, *, own: bool = False, unread: bool = False
-    ) -> None: ...
+_Add = Callable[..., None]
+"""Adds an action to the evidence, as one kind of conflict on one of the call's keys."""
 
 
 class Evidence(Struct, frozen=True, gc=False):
@@ -212,6 +207,7 @@ def gather_evidence(facts: CallFacts, view: View) -> list[Evidence]:
         keys = [replace(one, live=(*one.live, *[group.action for group in one.groups])) for one in view.keys]
         view = replace(view, keys=tuple(keys))
     heap: dict[tuple[int, Kind, int], Evidence] = {}
+    floor = 1 if facts.classification.tier >= Tier.CRITICAL else 2
 
     def add(action: Action, kind: Kind, key_index: int, *, own: bool = False, unread: bool = False) -> None:
         heap[action.id, kind, key_index] = Evidence(
@@ -229,11 +225,11 @@ def gather_evidence(facts: CallFacts, view: View) -> list[Evidence]:
                 continue
             if not _of_family(view, action):
                 seen.add(action.id)
-                if action.tier >= _floor(facts) and action.state not in _SETTLED_AWAY:
+                if action.tier >= floor and action.state not in _SETTLED_AWAY:
                     (_own if action.session == facts.actor else _other)(facts, view, action, key_index, add)
         if mode is Mode.WRITE or (mode is Mode.APPEND and name.endswith(HEAD)):
             _stale(facts, view, key_view, key_index, add)
-    _same_content(facts, view, add)
+    _same_content(facts, view, floor, add)
     for id, kind, key_index in [at for at in heap if at[1] is Kind.STALE]:
         held = heap.get((id, Kind.HELD, key_index))
         if held is not None and shown_as_held(facts.classification, held.action):
@@ -283,10 +279,6 @@ def _hidden(facts: CallFacts, view: View, key_view: KeyView, key_index: int, add
 def _of_family(view: View, action: Action) -> bool:
     """Return True if an ancestor of the session still runs the action: this session may be a part of that action."""
     return action.session in view.ancestors and (may_be_running(action, view.now) or holds_lease(action, view.now))
-
-
-def _floor(facts: CallFacts) -> int:
-    return 1 if facts.classification.tier >= Tier.CRITICAL else 2
 
 
 def _own(facts: CallFacts, view: View, action: Action, key_index: int, add: _Add) -> None:
@@ -386,7 +378,7 @@ def _meets(facts: CallFacts, view: View, key_view: KeyView, action: Action) -> b
     return modes_conflict(key_view.key.mode, action.mode) and not left_nothing(action, view, key_view, facts.actor)
 
 
-def _same_content(facts: CallFacts, view: View, add: _Add) -> None:
+def _same_content(facts: CallFacts, view: View, floor: int, add: _Add) -> None:
     """Add actions that the call would repeat: with equal or nearly equal content, or with the same origin.
 
     The content of an action that represents a group differs from the call's, unless the group is ``related``.
@@ -398,7 +390,7 @@ def _same_content(facts: CallFacts, view: View, add: _Add) -> None:
     apart = {group.action.id for key_view in view.keys for group in key_view.groups if not group.related}
     for key_view in view.keys:
         pool.update((action.id, action) for action in (*key_view.live, *key_view.latest) if action.id not in apart)
-    floor, opposite = _floor(facts), contrary(classification.content.stance)
+    opposite = contrary(classification.content.stance)
     for action in pool.values():
         if action.state in _SETTLED_AWAY or action.state is State.QUEUED or action.lock or _of_family(view, action):
             continue

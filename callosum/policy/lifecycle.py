@@ -28,7 +28,6 @@ from callosum.model import (
     Action,
     Change,
     Conflict,
-    Content,
     Entry,
     Event,
     Host,
@@ -38,25 +37,22 @@ from callosum.model import (
     LockResult,
     Mark,
     Mode,
-    Move,
     Opening,
     Outcome,
     Report,
-    Revision,
     Settle,
     State,
     Tier,
     Verdict,
     View,
 )
-from callosum.policy.commitments import handed_on, revisions_ending, revisions_from_result
+from callosum.policy.commitments import revisions_of
 from callosum.policy.evidence import has_lapsed, has_unknown_outcome, holds_lease, modes_conflict
-from callosum.policy.marks import coverage, with_coverage
 from callosum.policy.sentence import ask_to_resolve
 
 _DONE, _OPEN, _UNKNOWN, _FAILED = State.DONE, State.OPEN, State.UNKNOWN, State.FAILED  # an enum's attributes are slow
 _QUEUED, _ASKED, _CANCELLED = State.QUEUED, State.ASKED, State.CANCELLED
-_COMPLETE, _HAPPENED = Event.COMPLETE, Outcome.DONE
+_COMPLETE: Final = Event.COMPLETE
 _STATE_OF: Final = {outcome: State(outcome.value) for outcome in Outcome}
 
 
@@ -95,24 +91,18 @@ def lapses(view: View) -> tuple[list[Settle], list[Entry]]:
     entries: list[Entry] = []
     seen: set[int] = set()
     for key_view in view.keys:
-        late = (
-            [a for a in key_view.live if a.state is not _UNKNOWN and has_lapsed(a, view.now)] if key_view.live else ()
-        )
+        late = [a for a in key_view.live if a.state is not _UNKNOWN and has_lapsed(a, view.now)]
         for action in late[-LAPSED:]:
             if action.id in seen:
                 continue
             seen.add(action.id)
-            open_ = action.state is State.OPEN
-            note = {
-                State.OPEN: "the host process ended" if action.alive is False else "the lease ran out",
-                State.QUEUED: "the waiter is gone",
-                State.ASKED: "nobody answered",
-            }[action.state]
-            if open_:
+            if action.state is _OPEN:
+                note = "the host process ended" if action.alive is False else "the lease ran out"
                 settles.append(Settle(action, State.UNKNOWN, expires=min(action.expires, view.now)))
             else:
-                settles.append(Settle(action, State.CANCELLED, ended=view.now))
-            entries.append(_entry(action, Event.LAPSE, Outcome.UNKNOWN if open_ else Outcome.CANCELLED, note))
+                note = "nobody answered" if action.state is _ASKED else "the waiter is gone"
+                settles.append(Settle(action, _CANCELLED, ended=view.now))
+            entries.append(_entry(action, Event.LAPSE, Outcome(settles[-1].state.value), note))
     return settles, entries
 
 
@@ -124,34 +114,22 @@ def _entry(
     who: Requester | None = None,
     result: Any = None,
 ) -> Entry:
-    body: dict[str, Any] = {}
-    if note:
-        body["note"] = note
-    if who is not None and who.by:
-        body["by"] = who.by
-    if who is not None and who.channel:
-        body["channel"] = who.channel
-    if who is not None and who.ancestry:
-        body["ancestry"] = list(who.ancestry)
+    body: dict[str, Any] = {"note": note} if note else {}
+    if who is not None and (who.by or who.channel or who.ancestry):
+        said = {"by": who.by, "channel": who.channel, "ancestry": list(who.ancestry)}
+        body |= {name: value for name, value in said.items() if value}
     if action.lock:
         body["lock"] = True
     if result is not None:
         body["result"] = result
-    return Entry(
-        event,
-        who.session if who is not None and who.session else action.session,
-        action.namespace,
-        0,
-        action.id,
-        action.tool,
-        action.tier,
-        None,
-        "",
-        action.run,
-        action.keys,
-        outcome,
-        body,
-    )
+    session = (who.session if who is not None else "") or action.session
+    space, id, tool, tier, run = action.namespace, action.id, action.tool, action.tier, action.run
+    return Entry(event, session, space, 0, id, tool, tier, None, "", run, action.keys, outcome, body)
+
+
+def _refused(note: str, id: int | None = None, state: State | None = None, *, ok: bool = False) -> Change:
+    """Return the answer to a request that changes nothing."""
+    return Change(answer=Report(ok=ok, id=id, state=state, note=note))
 
 
 # --- Complete ------------------------------------------------------------------------------------
@@ -174,60 +152,51 @@ def finish(
     """
     action = view.found
     if action is None:
-        return Change(answer=Report(ok=False, note=NOTHING_OPEN))
+        return _refused(NOTHING_OPEN)
     if action.session != who.session and not who.force:
         if action.session[: who.prefix] != f"{who.session}/":
-            return Change(answer=Report(ok=False, id=action.id, note="this action belongs to another session"))
+            return _refused("this action belongs to another session", action.id)
         who = Requester(action.session, who.namespace)
-    if action.lock:
-        return Change(answer=Report(ok=False, id=action.id, note="a lock is released, not completed"))
     was = action.state
-    odd = was is not _OPEN and was is not _DONE
-    if odd and (was is _QUEUED or was is _ASKED):
-        return Change(answer=Report(ok=False, id=action.id, state=action.state, note="this call was not let through"))
+    if action.lock:
+        return _refused("a lock is released, not completed", action.id)
+    if was is _QUEUED or was is _ASKED:
+        return _refused("this call was not let through", action.id, was)
     if action.ended and (was is not _UNKNOWN or outcome is Outcome.UNKNOWN):
-        same = action.state.value == outcome.value
-        note = f"already reported as {action.state}; the first report stands"
-        return Change(answer=Report(ok=same, id=action.id, state=action.state, note=note))
-    if odd and (was is _FAILED or was is _CANCELLED):
-        return Change(
-            answer=Report(ok=False, id=action.id, state=action.state, note=f"already settled as {action.state}")
-        )
+        same = was.value == outcome.value
+        return _refused(f"already reported as {was}; the first report stands", action.id, was, ok=same)
+    if was is _FAILED or was is _CANCELLED:
+        return _refused(f"already settled as {was}", action.id, was)
     late = has_lapsed(action, view.now) if was is _OPEN else was is _UNKNOWN
     state = _STATE_OF[outcome]
-    settles = [Settle(action, state, ended if 0 < ended < view.now else view.now)]
-    fails_in_tree = outcome is Outcome.FAILED and action.tier < Tier.HIGH and any(map(_changes_tree, action.keys))
-    if fails_in_tree:  # what it had done before it failed stands
-        settles[0] = replace(settles[0], state=_DONE)
-    # Treat these as late: the session has not seen the current content.
-    if (over := action.content.over) or fails_in_tree:
-        settles[0] = replace(settles[0], expires=min(action.expires, action.started))
+    fails_in_tree = (
+        state is _FAILED
+        and action.tier < Tier.HIGH
+        and any(key.name[:5] == "file:" and key.name[-1] == "/" and key.mode is not Mode.READ for key in action.keys)
+    )
+    over = action.content.over
+    settle = Settle(
+        action,
+        _DONE if fails_in_tree else state,  # what it had done before it failed stands
+        ended if 0 < ended < view.now else view.now,
+        # Treat these as late: the session has not seen the current content.
+        min(action.expires, action.started) if over or fails_in_tree else None,
+    )
     if late:
         why = "it was reported as unknown" if action.ended else "the lease had run out"
         note = f"late: {why}; {note}" if note else f"late: {why}"
-    entries = [_entry(action, _COMPLETE, outcome, note, who, result)]
-    if view.superseded and outcome is _HAPPENED:
+    settles, entries = [settle], [_entry(action, _COMPLETE, outcome, note, who, result)]
+    if state is _DONE:
         for other in view.superseded:
             own = action.session == other.session and action.tool == other.tool  # a contrary action does not repeat it
             if has_unknown_outcome(other, view.now) and (own or action.content.digest == other.content.digest):
                 settles.append(Settle(other, State.CANCELLED, ended=view.now))
                 entries.append(_entry(other, Event.RESOLVE, Outcome.CANCELLED, f"repeated by {action.id}", who))
     answer = Report(ok=True, id=action.id, state=state, late=late, note=note or None)
-    revisions: tuple[Revision, ...] = ()
-    if outcome is _HAPPENED and action.content.commitment is not None:
-        revisions = (*revisions_ending(view, action), *revisions_from_result(action, told, view.now))
+    commits = state is _DONE and action.content.commitment is not None
+    revisions = revisions_of(action, told, view) if commits else ()
     change = Change(tuple(entries), None, tuple(settles), answer=answer, revisions=revisions)
     return replace(change, merged=True) if over and was is not _DONE else change
-
-
-def _changes_tree(key: Key) -> bool:
-    return key.name[:5] == "file:" and key.name[-1] == "/" and key.mode is not Mode.READ
-
-
-def hand_on_commitment(view: View) -> Change:
-    """Hand the commitment of the action that was found to the other sessions of its instance. Pure."""
-    revision = handed_on(view.found) if view.found is not None else None
-    return Change(revisions=(revision,) if revision is not None else ())
 
 
 REFUSED_IN_DIALOG: Final = "refused in the host's permission dialog, says its transcript"
@@ -262,13 +231,8 @@ def undo_decision(opened: bool, moment: int, note: str, view: View) -> Change:
     The step ends the action or question that the decision ``opened``, and withdraws the session's notifications, so
     that its next attempt is notified of the same again. The change's answer is None.
     """
-    moves = tuple(
-        [
-            Move(key_view.key.name, _without_notice(key_view.mark, moment))
-            for key_view in view.keys
-            if key_view.mark.notified_at == moment
-        ]
-    )
+    notices = [key_view for key_view in view.keys if key_view.mark.notified_at == moment]
+    moves = {key_view.key.name: _without_notice(key_view.mark, moment) for key_view in notices}
     action = view.found
     if action is None:
         return Change(moves=moves)
@@ -282,17 +246,9 @@ def undo_decision(opened: bool, moment: int, note: str, view: View) -> Change:
 
 def _without_notice(mark: Mark, moment: int) -> Mark:
     """Return the mark as if the session had not been notified at ``moment``."""
-    before = coverage(mark)[1]
-    pauses = with_coverage(tuple(pause for pause in mark.pauses if abs(pause) != moment), before, before)
-    return replace(
-        mark,
-        notified=mark.notified_before,
-        notified_kind=mark.notified_before_kind,
-        notified_at=0,
-        notified_call=b"",
-        notified_run="",
-        pauses=pauses,
-    )
+    pauses = tuple([pause for pause in mark.pauses if abs(pause) != moment])
+    newest, gravest, covers = mark.notified_before, mark.notified_before_kind, mark.covers_before
+    return Mark(mark.read, newest, gravest, 0, b"", "", newest, gravest, pauses, covers, covers)
 
 
 # --- Lock, release, renew ------------------------------------------------------------------------
@@ -307,48 +263,35 @@ def lock(who: Requester, key: Key, tier: int, ttl: int, host: Host | None, view:
     """
     tier = max(tier, Tier.HIGH)
     settles, entries = lapses(view)
-    mine = None
-    holder = None
-    for action in (
-        action
-        for key_view in view.keys
-        for action in (sorted((*key_view.live, *[group.actions[0] for group in key_view.groups]), key=attrgetter("id")))
-    ):
-        if not holds_lease(action, view.now) or not modes_conflict(key.mode, action.mode):
-            continue
-        if action.session == who.session:
-            if action.lock and action.key == key.name:
-                mine = action
-        elif action.session not in view.ancestors and (holder is None or action.tier > holder.tier):
-            holder = action
+    mine = holder = None
+    for key_view in view.keys:
+        for action in sorted((*key_view.live, *[group.actions[0] for group in key_view.groups]), key=attrgetter("id")):
+            if not holds_lease(action, view.now) or not modes_conflict(key.mode, action.mode):
+                continue
+            if action.session == who.session:
+                mine = action if action.lock and action.key == key.name else mine
+            elif action.session not in view.ancestors and (holder is None or action.tier > holder.tier):
+                holder = action
+    lease = Lease(0, (view.now + ttl) / SECOND, ttl / SECOND)
     if holder is not None:
-        answer = LockResult(acquired=False, conflict=held_conflict(holder, view.now))
+        answer = LockResult(acquired=False, conflict=_held_conflict(holder, view.now))
         return Change(tuple(entries), settles=tuple(settles), answer=answer)
     if mine is not None and mine.tier >= tier:
         settles.append(Settle(mine, State.OPEN, expires=view.now + ttl))
         entries.append(_entry(mine, Event.RENEW))
-        lease = Lease(mine.id, (view.now + ttl) / SECOND, ttl / SECOND)
-        return Change(tuple(entries), settles=tuple(settles), answer=LockResult(acquired=True, lease=lease, id=mine.id))
+        answer = LockResult(acquired=True, lease=replace(lease, token=mine.id), id=mine.id)
+        return Change(tuple(entries), settles=tuple(settles), answer=answer)
     if mine is not None:
         settles.append(Settle(mine, State.CANCELLED, ended=view.now))
         entries.append(_entry(mine, Event.RELEASE, Outcome.CANCELLED, f"raised to tier {tier}"))
-    entries.append(
-        Entry(
-            Event.LOCK,
-            who.session,
-            who.namespace,
-            tool="lock",
-            tier=tier,
-            verdict=Verdict.ALLOW,
-            keys=(key, *[key_view.key for key_view in view.keys if key_view.key.name != key.name]),
-        )
-    )
-    opening = Opening(State.OPEN, view.now + ttl, host=host, lock=True, content=Content())
-    lease = Lease(0, (view.now + ttl) / SECOND, ttl / SECOND)
+    keys = (key, *[key_view.key for key_view in view.keys if key_view.key.name != key.name])
+    space, allow = who.namespace, Verdict.ALLOW
+    entries.append(Entry(Event.LOCK, who.session, space, tool="lock", tier=tier, verdict=allow, keys=keys))
+    opening = Opening(_OPEN, view.now + ttl, host=host, lock=True)
     return Change(tuple(entries), opening, tuple(settles), answer=LockResult(acquired=True, lease=lease))
 
 
-def held_conflict(action: Action, now: int) -> Conflict:
+def _held_conflict(action: Action, now: int) -> Conflict:
     """Return a live lease as a conflict, with ages in seconds."""
     return Conflict(
         kind=Kind.HELD,
@@ -375,23 +318,21 @@ def release(who: Requester, key: str, id: int | None, view: View) -> Change:
         action
         for key_view in view.keys
         for action in key_view.live
-        if action.state is State.OPEN
+        if action.state is _OPEN
         and not has_lapsed(action, view.now)
         and action.key == key
         and id in (None, action.id)
         and (who.force or action.session == who.session)
     ]
-    locks = [action for action in mine if action.lock]
-    chosen = mine if who.force else (locks or mine)
+    chosen = mine if who.force else [action for action in mine if action.lock] or mine
     if not chosen:
         held = any(a.key == key and holds_lease(a, view.now) for key_view in view.keys for a in key_view.live)
-        note = "the key is held by another session" if held else "nothing is held there"
-        return Change(tuple(entries), settles=tuple(settles), answer=Report(ok=False, note=note))
+        refused = _refused("the key is held by another session" if held else "nothing is held there")
+        return replace(refused, entries=tuple(entries), settles=tuple(settles))
     for action in chosen:
-        state = State.CANCELLED if action.lock else State.DONE
-        settles.append(Settle(action, state, ended=view.now))
-        entries.append(_entry(action, Event.RELEASE, Outcome(state.value), who=who))
-    answer = Report(ok=True, id=chosen[-1].id, state=State(entries[-1].outcome or "done"))
+        settles.append(Settle(action, _CANCELLED if action.lock else _DONE, ended=view.now))
+        entries.append(_entry(action, Event.RELEASE, Outcome(settles[-1].state.value), who=who))
+    answer = Report(ok=True, id=chosen[-1].id, state=settles[-1].state)
     return Change(tuple(entries), settles=tuple(settles), answer=answer)
 
 
@@ -403,17 +344,17 @@ def renew(who: Requester, ttl: int, view: View) -> Change:
     """
     action = view.found
     if action is None or action.session != who.session:
-        return Change(answer=Report(ok=False, note="no such lease of this session"))
-    merged = action.tier < Tier.HIGH and action.state is State.OPEN and not has_lapsed(action, view.now)
-    if (action.tier < Tier.HIGH and not merged) or action.state not in (State.OPEN, State.UNKNOWN) or action.ended:
-        return Change(answer=Report(ok=False, id=action.id, state=action.state, note="this action holds no lease"))
-    late = action.state is State.UNKNOWN or has_lapsed(action, view.now)
+        return _refused("no such lease of this session")
+    late = action.state is _UNKNOWN or has_lapsed(action, view.now)
+    merged = action.state is _OPEN and not late
+    if (action.tier < Tier.HIGH and not merged) or action.state not in (_OPEN, _UNKNOWN) or action.ended:
+        return _refused("this action holds no lease", action.id, action.state)
     if late:
         newer = any(
             other.id > action.id and other.session != who.session and other.tier >= Tier.MEDIUM
             for key_view in view.keys
             for other in (*key_view.live, *key_view.latest, *[group.actions[-1] for group in key_view.groups])
-            if other.state not in (State.ASKED, State.CANCELLED)
+            if other.state not in (_ASKED, _CANCELLED)
         )
         if newer:
             note = "too late: another session has opened on the key since"
@@ -436,17 +377,14 @@ def resolve(who: Requester, happened: bool, note: str, view: View) -> Change:
     """
     action = view.found
     if action is None:
-        return Change(answer=Report(ok=False, note="no such action"))
+        return _refused("no such action")
     if not who.force:
         own = action.session.partition("/")[0] == who.session.partition("/")[0]
         if not own or action.tier >= Tier.CRITICAL:
             reason = "is of tier 4" if own else "belongs to another instance"
-            refusal = f"this action {reason}: {ask_to_resolve(action.id)}"
-            return Change(answer=Report(ok=False, id=action.id, state=action.state, note=refusal))
+            return _refused(f"this action {reason}: {ask_to_resolve(action.id)}", action.id, action.state)
     if not has_unknown_outcome(action, view.now):
-        return Change(
-            answer=Report(ok=False, id=action.id, state=action.state, note=f"it is not unknown but {action.state}")
-        )
+        return _refused(f"it is not unknown but {action.state}", action.id, action.state)
     outcome = Outcome.DONE if happened else Outcome.FAILED
     entry = _entry(action, Event.RESOLVE, outcome, note, who)
     settle = Settle(action, State(outcome.value), ended=action.ended or view.now)
@@ -461,28 +399,21 @@ def answer(who: Requester, agrees: bool, ttl: int, note: str, view: View) -> Cha
     """
     action = view.found
     if action is None or action.verdict.proceed:
-        return Change(answer=Report(ok=False, note="no call waits for an answer under this id"))
+        return _refused("no call waits for an answer under this id")
     if who.instance and not f"{action.session}/".startswith(f"{who.instance}/"):
-        return Change(answer=Report(ok=False, id=action.id, note="another instance's question"))
+        return _refused("another instance's question", action.id)
     if who.channel == HOST and action.verdict is not Verdict.ASK:
-        return Change(
-            answer=Report(ok=False, id=action.id, note="the host's word answers a question; it lifts no block")
-        )
-    if action.state is not State.ASKED:
-        return Change(
-            answer=Report(ok=False, id=action.id, state=action.state, note="this was answered or given up already")
-        )
+        return _refused("the host's word answers a question; it lifts no block", action.id)
+    if action.state is not _ASKED:
+        return _refused("this was answered or given up already", action.id, action.state)
     if action.approved:
-        word = "approved" if action.approved > 0 else "refused"
-        return Change(answer=Report(ok=False, id=action.id, note=f"a person has {word} this already"))
+        return _refused(f"a person has {'approved' if action.approved > 0 else 'refused'} this already", action.id)
     if action.expires and view.now >= action.expires:
-        return Change(
-            answer=Report(ok=False, id=action.id, note="nobody answered in time; the call must be made again")
-        )
+        return _refused("nobody answered in time; the call must be made again", action.id)
     entry = _entry(action, Event.APPROVE if agrees else Event.DENY, note=note, who=who)
     moment = view.now if agrees else -view.now
-    settle = Settle(action, State.ASKED, expires=view.now + ttl, approved=moment)
-    return Change((entry,), settles=(settle,), answer=Report(ok=True, id=action.id, state=State.ASKED))
+    settle = Settle(action, _ASKED, expires=view.now + ttl, approved=moment)
+    return Change((entry,), settles=(settle,), answer=Report(ok=True, id=action.id, state=_ASKED))
 
 
 def shown_names(keys: tuple[Key, ...]) -> tuple[str, ...]:

@@ -7,18 +7,20 @@ key, with the help of a mark, and not by a token.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
 
-from callosum.model import MINUTE, SECOND, Change, KeyView, Kind, Mark, Mode, Move, Tier, Verdict, View
+from callosum.model import MINUTE, SECOND, Action, Change, KeyView, Kind, Mark, Mode, Tier, Verdict, View
 from callosum.policy.call_facts import CallFacts
 from callosum.policy.checkouts import only_does
 from callosum.policy.evidence import REMOTE, Evidence, change_moment, may_be_running, shown_as_held
 from callosum.policy.table import TABLE, cell, pause
+from callosum.policy.unread import Prepared, is_unread_change, must_wait
 
 ORDER: Final = SECOND
 """Microseconds between an answer and a call that counts as made after it, if nothing else tells their order."""
@@ -26,6 +28,8 @@ PAUSES: Final = 2
 """Number of mild pauses on one key after which tier 3 is only warned."""
 PAUSE_SPAN: Final = 10 * MINUTE
 """Microseconds within which the mild pauses (``recent`` or ``held``) on one key are counted."""
+MOST_CONFLICTS: Final = 10
+"""Maximum number of conflicts in a decision."""
 REPLACING: Final = 3
 """Pauses after which a call may replace a whole changed file without reading it, and one on a tree may run."""
 PASSING: Final = (Kind.STALE, Kind.RECENT)
@@ -35,25 +39,21 @@ _KEEPS: Final = re.compile(r": (?:goes to another branch|edits a file in place|p
 
 _APPENDS: Final = 1
 _AGAINST_NO: Final = 128
-_BITS: Final = 8
-_PACKED: Final = 1 << 2 * _BITS
-_EVERY: Final = (1 << _BITS) - 1
-"""All coverage bits of a mark: one for each kind, ``1 << gravity``, and ``_APPENDS`` for actions that append.
+"""Bits of ``Mark.covers`` besides one for each kind, ``1 << gravity``: actions that append, and those ``opposed`` to a
+call with a ``-`` side.
 
-A conflict that is ``opposed`` to a call with a ``-`` side has the bit ``_AGAINST_NO`` instead. It is a different
-conflict from the one that is opposed to the other side, which the same session may take next.
+The latter are a different conflict from those opposed to the other side, which the same session may take next.
 """
+_COMMANDS: Final = 1 << 16
+"""Number of commands on a tree that a pause tells apart, by the last digits of its moment."""
 
-_action_id, _gravity, _kind_and_mode = (
-    attrgetter("action.id"),
-    attrgetter("kind.gravity"),
-    attrgetter("kind", "action.mode"),
-)
+GRAVITY: Final[Callable[[Verdict], int]] = attrgetter("gravity")
+_id: Final[Callable[[Action], int]] = attrgetter("id")
 _WARN, _CONFIRM = Verdict.WARN, Verdict.CONFIRM  # an enum's attributes are slow
 
 
-def already_notified(facts: CallFacts, view: View, item: Evidence) -> bool:
-    """Return True if this session has already been notified of the conflict, at least as gravely.
+def newest_notified_id(facts: CallFacts, view: View, item: Evidence) -> int:
+    """Return the id of the newest action that the session was notified of as this kind or a graver one; 0 for none.
 
     A session confirms a call by repeating it: conflicts it was notified of do not stop the repeat. Two cases never
     count as notified, because only time or a person may lift them: any conflict of a tier 4 call, and a tier 4 lease
@@ -63,11 +63,6 @@ def already_notified(facts: CallFacts, view: View, item: Evidence) -> bool:
     A session that was notified of a ``held`` action is notified of its change too, once the change has happened, if the
     session had read the resource before.
     """
-    return item.action.id <= newest_notified_id(facts, view, item)
-
-
-def newest_notified_id(facts: CallFacts, view: View, item: Evidence) -> int:
-    """Return the id of the newest action that the session was notified of as this kind or a graver one; 0 for none."""
     if (facts.classification.tier >= Tier.CRITICAL and (not item.committed or facts.call.pause)) or not view.keys:
         return 0
     if item.kind is Kind.HELD and item.action.tier >= Tier.CRITICAL:
@@ -79,48 +74,28 @@ def newest_notified_id(facts: CallFacts, view: View, item: Evidence) -> int:
             gravity = Kind.HELD.gravity
         elif item.action.ended > mark.notified_at:
             return 0  # it was notified of this action only while the action was running
-    current_coverage, previous_coverage = coverage(mark)
     if _made_after_notification(facts, view, mark):
-        newest_notified, gravest_notified, covered_bits = mark.notified, mark.notified_kind, current_coverage
+        newest, gravest, covers = mark.notified, mark.notified_kind, mark.covers
     else:
-        newest_notified, gravest_notified, covered_bits = (
-            mark.notified_before,
-            mark.notified_before_kind,
-            previous_coverage,
-        )
-    if gravity > gravest_notified:
+        newest, gravest, covers = mark.notified_before, mark.notified_before_kind, mark.covers_before
+    if gravity > gravest:
         return 0
     # When it notified the session, the gate must have looked for this kind, or for the one with this gravity.
     looked_for = _bit(facts, item.kind) | (1 << gravity if gravity != item.kind.gravity else 0)
-    if not covered_bits & looked_for or (item.action.mode is Mode.APPEND and not covered_bits & _APPENDS):
+    if not covers & looked_for or (item.action.mode is Mode.APPEND and not covers & _APPENDS):
         return 0
-    return newest_notified
-
-
-def coverage(mark: Mark) -> tuple[int, int]:
-    """Return the coverage bits of ``notified`` and of ``notified_before``: all bits, unless the mark stores others."""
-    packed = -mark.pauses[0] if mark.pauses else 0
-    return (packed & _EVERY, packed >> _BITS) if 0 < packed < _PACKED else (_EVERY, _EVERY)
-
-
-def with_coverage(pauses: tuple[int, ...], current: int, previous: int) -> tuple[int, ...]:
-    """Return a mark's pauses with its coverage bits packed in front.
-
-    The previous version of the gate ignores these bits.
-    """
-    bare = pauses[1:] if pauses and -_PACKED < pauses[0] < 0 else pauses
-    return bare if current == previous == _EVERY else (-(previous << _BITS | current), *bare)
+    return newest
 
 
 def _bit(facts: CallFacts, kind: Kind) -> int:
-    """Return the coverage bit of a conflict of this kind with this call."""
+    """Return the bit of a conflict of this kind with this call."""
     if kind is Kind.OPPOSED and facts.classification.content.stance[:1] == "-":
         return _AGAINST_NO
     return 1 << kind.gravity
 
 
 def _shown_bits(facts: CallFacts, mode: Mode, on_key: Iterable[Evidence]) -> int:
-    """Return the coverage bits of all conflicts that would be shown to this call.
+    """Return the bits of all conflicts that would be shown to this call.
 
     A graver call may be stopped by more. The bits always include the conflicts that were shown, so that a repeat of the
     call confirms.
@@ -132,7 +107,7 @@ def _shown_bits(facts: CallFacts, mode: Mode, on_key: Iterable[Evidence]) -> int
             bits |= _bit(facts, kind)
     if bits & 1 << Kind.OPPOSED.gravity and not classification.content.stance:
         bits |= _AGAINST_NO
-    for kind, theirs in set(map(_kind_and_mode, on_key)):
+    for kind, theirs in {(item.kind, item.action.mode) for item in on_key}:
         bits |= _bit(facts, kind) | (_APPENDS if theirs is Mode.APPEND else 0)
     return bits
 
@@ -151,7 +126,7 @@ def replaces(facts: CallFacts, item: Evidence) -> bool:
 def pauses_that_showed(mark: Mark, item: Evidence) -> int:
     """Return how often a pause has shown this change to a session that would replace the file unread."""
     since = max(item.action.id, mark.read)
-    return sum(1 for pause in mark.pauses if -pause > max(since, _PACKED))
+    return sum(1 for pause in mark.pauses if -pause > since)
 
 
 def pauses_suffice(facts: CallFacts, view: View, item: Evidence) -> bool:
@@ -161,11 +136,10 @@ def pauses_suffice(facts: CallFacts, view: View, item: Evidence) -> bool:
     return pauses_that_showed(view.keys[item.key_index].mark, item) >= REPLACING
 
 
-def replace_attempt(facts: CallFacts, view: View, items: Iterable[Evidence], moves: Iterable[Move]) -> int:
+def replace_attempt(facts: CallFacts, view: View, items: Iterable[Evidence], moves: Mapping[str, Mark]) -> int:
     """Return the number of the paused call's attempt to replace a file unread, from 1; 0 if it replaces none."""
-    marks = {key_view.key.name: key_view.mark for key_view in view.keys} | {move.key: move.mark for move in moves}
-    replacing = [item for item in items if replaces(facts, item)]
-    return max((pauses_that_showed(marks[view.keys[item.key_index].key.name], item) for item in replacing), default=0)
+    replacing = [(view.keys[item.key_index], item) for item in items if replaces(facts, item)]
+    return max((pauses_that_showed(moves.get(on.key.name, on.mark), item) for on, item in replacing), default=0)
 
 
 def keeps_work(facts: CallFacts) -> bool:
@@ -183,24 +157,21 @@ def pauses_of_tree(facts: CallFacts, view: View) -> tuple[KeyView | None, int, i
         if key_view.key.mode is not Mode.READ and (REMOTE in name or (name[:5] == "file:" and name[-1] == "/")):
             words = [word for why in facts.classification.why for word in why.split()[:2]]
             command = int.from_bytes(blake2b(" ".join(words).encode(), digest_size=2).digest())
-            pauses = [pause for pause in key_view.mark.pauses if -pause > since and -pause % _PACKED == command]
+            pauses = [pause for pause in key_view.mark.pauses if -pause > since and -pause % _COMMANDS == command]
             return key_view, command, len(pauses)
     return None, 0, 0
 
 
-def with_pause_of_tree(
-    facts: CallFacts, view: View, items: Iterable[Evidence], moves: Sequence[Move]
-) -> tuple[tuple[Move, ...], int]:
-    """Return the moves with this pause of a call on a tree or a remote, and the number of such pauses."""
+def add_pause_of_tree(facts: CallFacts, view: View, items: Iterable[Evidence], moves: dict[str, Mark]) -> int:
+    """Add this pause of a call on a tree or a remote to the moves, and return the number of such pauses."""
     key_view, command, number = pauses_of_tree(facts, view)
     passing = [item for item in items if item.kind in PASSING] if key_view is not None else ()
     if key_view is None or not passing or not _made_after_notification(facts, view, key_view.mark):
-        return tuple(moves), 0
-    marks = {move.key: move.mark for move in moves}
-    mark = marks.get(key_view.key.name, key_view.mark)
-    pauses = _with_pause(mark.pauses, -(view.now // _PACKED * _PACKED + command))
-    marks[key_view.key.name] = replace(mark, pauses=pauses)
-    return tuple([Move(*move) for move in marks.items()]), number + 1
+        return 0
+    mark = moves.get(key_view.key.name, key_view.mark)
+    pauses = _with_pause(mark.pauses, -(view.now // _COMMANDS * _COMMANDS + command))
+    moves[key_view.key.name] = replace(mark, pauses=pauses)
+    return number + 1
 
 
 def _made_after_notification(facts: CallFacts, view: View, mark: Mark) -> bool:
@@ -218,7 +189,7 @@ def _made_after_notification(facts: CallFacts, view: View, mark: Mark) -> bool:
     return view.now - mark.notified_at >= ORDER
 
 
-def until_repeat(facts: CallFacts, view: View, moves: Iterable[Move]) -> int:
+def until_repeat(facts: CallFacts, view: View, moves: Mapping[str, Mark]) -> int:
     """Return the number of microseconds that must pass before a repeat of the paused call confirms it.
 
     The number is 0 where the host says what the model had seen when it made the call. A repeat from another turn need
@@ -226,7 +197,7 @@ def until_repeat(facts: CallFacts, view: View, moves: Iterable[Move]) -> int:
     """
     if facts.call.after is not None:
         return 0
-    notified_at = max((move.mark.notified_at for move in moves), default=0) or max(
+    notified_at = max((mark.notified_at for mark in moves.values()), default=0) or max(
         (key_view.mark.notified_at for key_view in view.keys), default=0
     )
     return max(0, notified_at + ORDER - view.now)
@@ -258,9 +229,58 @@ def _is_mild(item: Evidence) -> bool:
     return item.kind in (Kind.RECENT, Kind.HELD) and not item.changes
 
 
-def marks_after(facts: CallFacts, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -> list[Move]:
+def to_show(
+    facts: CallFacts, view: View, cells: list[tuple[Evidence, Verdict]], prepared: Prepared | None
+) -> tuple[list[tuple[Evidence, Verdict]], int]:
+    """Return the evidence to notify the session of, and how much more there is.
+
+    Each evidence comes with the verdict that it would cause alone.
+    """
+    shown, more = [], 0
+    enough = pauses_of_tree(facts, view)[2] >= REPLACING and keeps_work(facts)
+    for item, verdict in cells:
+        if not item.group and must_wait(facts, view, prepared, item):
+            shown.append((item, max(verdict, Verdict.CONFIRM, key=GRAVITY)))
+            continue
+        if verdict is Verdict.ALLOW:
+            continue
+        answer = verdict_with_pause(facts, view, item, verdict) if facts.call.pause else verdict
+        if item.group:
+            unseen, others = _to_show_of_group(facts, view, item, pauses=answer is Verdict.CONFIRM)
+            shown += [(one, answer) for one in unseen]
+            more += others
+            continue
+        conflicting = prepared.changes if prepared is not None and prepared.conflicting else frozenset()
+        if answer is Verdict.WARN and is_unread_change(facts, conflicting, item):
+            answer = Verdict.CONFIRM  # the change cannot be merged, so a pause must show it
+        if answer is Verdict.CONFIRM and item.kind in PASSING and enough:
+            answer = Verdict.WARN
+        told = item.action.id <= newest_notified_id(facts, view, item)
+        if told and (answer is not Verdict.CONFIRM or pauses_suffice(facts, view, item)):
+            continue
+        shown.append((item, answer))
+    return shown, more
+
+
+def _to_show_of_group(facts: CallFacts, view: View, item: Evidence, *, pauses: bool) -> tuple[list[Evidence], int]:
+    """Return the newest evidence of a group to notify the session of, and how much more there is.
+
+    ``pauses`` says that the call is paused for it; a change that a replaced file would undo may then be shown again.
+    """
+    told = newest_notified_id(facts, view, item)
+    first = bisect_right(item.group, told, key=_id)
+    newest = max(first, len(item.group) - MOST_CONFLICTS)
+    again = pauses and replaces(facts, item)
+    some = item.group if again else item.group[newest:]
+    found = [replace(item, action=one, age=view.now - change_moment(one, view.now), group=()) for one in some]
+    if again:
+        return [one for one in found if one.action.id > told or not pauses_suffice(facts, view, one)], 0
+    return found, newest - first
+
+
+def marks_after(facts: CallFacts, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -> dict[str, Mark]:
     """Return the marks to set after this answer: what the session was notified of, and what it read."""
-    moves = []
+    moves: dict[str, Mark] = {}
     for key_index, key_view in enumerate(view.keys):
         mark = key_view.mark
         if verdict is _WARN or verdict is _CONFIRM:
@@ -270,7 +290,7 @@ def marks_after(facts: CallFacts, view: View, verdict: Verdict, items: tuple[Evi
         if verdict.proceed and key_view.key.mode is Mode.READ and _is_worth_marking(key_view, view):
             mark = replace(mark, read=view.now)
         if mark is not key_view.mark:
-            moves.append(Move(key_view.key.name, mark))
+            moves[key_view.key.name] = mark
     return moves
 
 
@@ -278,14 +298,13 @@ def _with_notification(
     facts: CallFacts, view: View, key_view: KeyView, on_key: list[Evidence], verdict: Verdict
 ) -> Mark:
     mark = key_view.mark
-    notified = max([mark.notified, *map(_action_id, on_key)])
-    gravest = max([mark.notified_kind, *map(_gravity, on_key)])
-    current_coverage, previous_coverage = coverage(mark)
-    covered = _shown_bits(facts, key_view.key.mode, on_key) if on_key else current_coverage
+    notified = max([mark.notified, *[item.action.id for item in on_key]])
+    gravest = max([mark.notified_kind, *[item.kind.gravity for item in on_key]])
+    covers = _shown_bits(facts, key_view.key.mode, on_key) if on_key else mark.covers
     if on_key and notified == mark.notified:  # this answer notifies of no newer action
-        covered |= current_coverage
+        covers |= mark.covers
     made_after = _made_after_notification(facts, view, mark)
-    same = (notified, gravest, covered) == (mark.notified, mark.notified_kind, current_coverage)
+    same = (notified, gravest, covers) == (mark.notified, mark.notified_kind, mark.covers)
     if on_key and same and not (made_after and verdict is _CONFIRM):
         return mark  # a sibling of the notified call; the second of ``ORDER`` counts from the first notification
     pauses = mark.pauses
@@ -307,15 +326,16 @@ def _with_notification(
         notified_run=facts.call.run or "",
         notified_before=mark.notified if made_after else mark.notified_before,
         notified_before_kind=mark.notified_kind if made_after else mark.notified_before_kind,
-        pauses=with_coverage(pauses, covered, current_coverage if made_after else previous_coverage),
+        pauses=pauses,
+        covers=covers,
+        covers_before=mark.covers if made_after else mark.covers_before,
     )
 
 
 def _with_pause(pauses: tuple[int, ...], pause: int) -> tuple[int, ...]:
-    """Return the pauses with one more, without those no longer needed. Mild pauses come last, as older gates expect."""
+    """Return the pauses with one more, without those no longer needed: replacing ones first, as negative numbers."""
     every = (*pauses, pause)
-    replacing, mild = [number for number in every if number <= -_PACKED], [number for number in every if number > 0]
-    return (*replacing[-REPLACING:], *mild[-PAUSES:])
+    return (*[one for one in every if one < 0][-REPLACING:], *[one for one in every if one > 0][-PAUSES:])
 
 
 def _is_worth_marking(key_view: KeyView, view: View) -> bool:
@@ -334,12 +354,5 @@ def _is_worth_marking(key_view: KeyView, view: View) -> bool:
 
 def mark_as_read(moment: int, view: View) -> Change:
     """Mark the keys of a view as read by its session at ``moment``. A mark never moves back. A pure step."""
-    return Change(
-        moves=tuple(
-            [
-                Move(key_view.key.name, replace(key_view.mark, read=moment))
-                for key_view in view.keys
-                if key_view.mark.read < moment
-            ]
-        )
-    )
+    later = [key_view for key_view in view.keys if key_view.mark.read < moment]
+    return Change(moves={key_view.key.name: replace(key_view.mark, read=moment) for key_view in later})

@@ -57,47 +57,37 @@ _OPPOSED_PERHAPS: Final = (
 )
 _QUEUED: Final = "{who} is already waiting for {key}"
 
-_IF_WARNED: Final = {
-    Kind.HELD: "Check its result before you build on yours.",
-    Kind.RECENT: "Check what was done before you add to it.",
-    Kind.DUPLICATE: "Skip it unless it must really happen twice.",
-    Kind.STALE: "Read it again before you change it.",
-    Kind.OPPOSED: "Find out which of the two holds, or ask a person.",
+_NEXT: Final = {
+    (Verdict.WARN, Kind.HELD): "Check its result before you build on yours.",
+    (Verdict.WARN, Kind.RECENT): "Check what was done before you add to it.",
+    (Verdict.WARN, Kind.DUPLICATE): "Skip it unless it must really happen twice.",
+    (Verdict.WARN, Kind.STALE): "Read it again before you change it.",
+    (Verdict.WARN, Kind.OPPOSED): "Find out which of the two holds, or ask a person.",
+    (Verdict.CONFIRM, Kind.HELD): "Wait until it is done, then {repeat} if it is still right.",
+    (Verdict.CONFIRM, Kind.RECENT): "Check what was done, then {repeat} if it is still right.",
+    (Verdict.CONFIRM, Kind.DUPLICATE): "Skip it, or {repeat} if it must really happen twice.",
+    (Verdict.CONFIRM, Kind.STALE): "Read it again, then {repeat} if it is still right.",
+    (Verdict.CONFIRM, Kind.OPPOSED): "Find out which of the two holds; {repeat} only if this one does.",
+    (Verdict.BLOCK, Kind.HELD): "Wait until it is done, do something else, or ask a person.",
+    (Verdict.BLOCK, Kind.RECENT): "Check what was done. If the call is still needed, ask a person.",
+    (Verdict.BLOCK, Kind.DUPLICATE): "Skip it. If it must really happen twice, ask a person.",
+    (Verdict.BLOCK, Kind.STALE): "Read it again, then make the call anew.",
+    (Verdict.BLOCK, Kind.OPPOSED): "Ask a person which of the two holds.",
 }
-"""The next step of a session whose call runs, by the gravest conflict."""
-_IF_PAUSED: Final = {
-    Kind.HELD: "Wait until it is done, then {repeat} if it is still right.",
-    Kind.RECENT: "Check what was done, then {repeat} if it is still right.",
-    Kind.DUPLICATE: "Skip it, or {repeat} if it must really happen twice.",
-    Kind.STALE: "Read it again, then {repeat} if it is still right.",
-    Kind.OPPOSED: "Find out which of the two holds; {repeat} only if this one does.",
+"""The next step of a session whose call runs, was paused (repeating it confirms) or is blocked, by gravest conflict."""
+_WHILE_RUNNING: Final = (
+    ("Check what was done before you add to it", "Wait until it is done, then check what was done"),
+    ("Read it again before you change it", "Wait until it is done, then read it again"),
+    ("Check what was done", "Wait until it is done and check it"),
+    ("Read it again", "Wait until it is done and read it again"),
+)
+"""What the step says instead where the other action has not ended."""
+_BECAME: Final = {
+    Verdict.BLOCK: "Tier {} action blocked.",
+    Verdict.ASK: "Tier {} action not run: a person must decide.",
+    Verdict.CONFIRM: "The call was not run.",
 }
-"""The next step of a session whose call was paused: repeating the call confirms it."""
-_IF_BLOCKED: Final = {
-    Kind.HELD: "Wait until it is done, do something else, or ask a person.",
-    Kind.RECENT: "Check what was done. If the call is still needed, ask a person.",
-    Kind.DUPLICATE: "Skip it. If it must really happen twice, ask a person.",
-    Kind.STALE: "Read it again, then make the call anew.",
-    Kind.OPPOSED: "Ask a person which of the two holds.",
-}
-"""The next step of a session whose call is blocked: repeating does not help."""
-_WHILE_RUNNING: Final = {
-    Verdict.WARN: {
-        Kind.RECENT: "Wait until it is done, then check what was done.",
-        Kind.STALE: "Wait until it is done, then read it again.",
-    },
-    Verdict.CONFIRM: {
-        Kind.RECENT: "Wait until it is done and check it, then {repeat} if it is still right.",
-        Kind.STALE: "Wait until it is done and read it again, then {repeat} if it is still right.",
-    },
-    Verdict.BLOCK: {
-        Kind.RECENT: "Wait until it is done and check it. If the call is still needed, ask a person.",
-        Kind.STALE: "Wait until it is done and read it again, then make the call anew.",
-    },
-}
-"""The next step where the other action has not ended."""
 _ONCE_APPROVED: Final = "Once a person approves it, make the call again; until then do something else."
-_BY_VERDICT: Final = {Verdict.WARN: _IF_WARNED, Verdict.CONFIRM: _IF_PAUSED, Verdict.BLOCK: _IF_BLOCKED}
 _WHERE: Final = {
     "email": "the sent mail",
     "channel": "the channel's last messages",
@@ -210,20 +200,18 @@ def describe(conflict: Conflict, share: int = 1, actor: str = "") -> str:
 
     Names and keys take one ``share``-th of their usual room.
     """
-    form = _WHAT[conflict.kind]
-    if conflict.running:
-        form = _RUNNING.get(conflict.kind, form)
-    if conflict.kind is Kind.DUPLICATE and conflict.state is State.UNKNOWN:
+    kind, lost = conflict.kind, conflict.state is State.UNKNOWN
+    form = _RUNNING.get(kind, _WHAT[kind]) if conflict.running else _WHAT[kind]
+    if kind is Kind.DUPLICATE and lost:
         form = _PERHAPS
-    if conflict.kind is Kind.HELD and conflict.state is State.QUEUED:
+    if kind is Kind.HELD and conflict.state is State.QUEUED:
         form = _QUEUED
-    if conflict.kind is Kind.OPPOSED and conflict.decided and conflict.decides:
-        lost = conflict.state is State.UNKNOWN
+    if kind is Kind.OPPOSED and conflict.decided and conflict.decides:
         form = _OPPOSED_NOW if conflict.running else _OPPOSED_PERHAPS if lost else _OPPOSED
         if conflict.decides == "books" and conflict.decided in ("books", "booked"):
             form += " for something else"
     if not conflict.key:
-        form = form.replace(" on {key}", "" if conflict.kind is Kind.DUPLICATE else " with the same content")
+        form = form.replace(" on {key}", "" if kind is Kind.DUPLICATE else " with the same content")
     who = "this session" if conflict.own else name(conflict.instance, share)
     if actor and conflict.instance.startswith(f"{actor}:"):
         who += " (a sub-agent of this session)"
@@ -283,11 +271,11 @@ def next_step(verdict: Verdict, gravest: Conflict, repeat: str, *, gone: bool = 
         if verdict is Verdict.CONFIRM:
             return f"{_check(gravest.key)}; {repeat} only if it did not."
         return f"{_check(gravest.key)} before you try again."
-    step = _BY_VERDICT.get(verdict, _IF_WARNED)[gravest.kind]
+    step = _NEXT[verdict if verdict in (Verdict.CONFIRM, Verdict.BLOCK) else Verdict.WARN, gravest.kind]
     if gravest.state is State.QUEUED and verdict is not Verdict.CONFIRM:
-        step = _IF_BLOCKED[Kind.HELD]
+        step = _NEXT[Verdict.BLOCK, Kind.HELD]
     elif gravest.running:
-        step = _WHILE_RUNNING.get(verdict, _WHILE_RUNNING[Verdict.WARN]).get(gravest.kind, step)
+        step = next((step.replace(*pair) for pair in _WHILE_RUNNING if pair[0] in step), step)
     if "ead it again" in step:
         look = "find out why it is gone" if gone else next(how for of, how in _LOOKS if of.search(gravest.key))
         step = step.replace("Read it again", look[0].upper() + look[1:]).replace("read it again", look)
@@ -394,15 +382,7 @@ def sentence(
     if verdict is Verdict.ALLOW and not note:
         return None
     seconds = f"{math.ceil(wait * 10) / 10:g} s"
-    rest = []
-    if verdict is Verdict.BLOCK:
-        rest.append(f"Tier {tier} action blocked.")
-    elif verdict is Verdict.ASK:
-        rest.append(f"Tier {tier} action not run: a person must decide.")
-    elif verdict is Verdict.CONFIRM:
-        rest.append("The call was not run.")
-    if note:
-        rest.append(note)
+    rest = [_BECAME.get(verdict, "").format(tier), note]
     repeat = f"wait {seconds} and repeat the call" if wait > 0 else "repeat the call"
     if verdict is Verdict.CONFIRM and attempt:
         between = f" ({seconds} apart)" if wait > 0 else ""

@@ -22,7 +22,6 @@ from callosum.model import (
     Event,
     Key,
     Mode,
-    Move,
     Opening,
     Outcome,
     Report,
@@ -85,29 +84,19 @@ def enter(spooled: SpooledCall, view: View) -> Change:
         expires = started + spooled.ttl
     if outcome is Outcome.UNKNOWN or (outcome is None and classification.tier >= Tier.HIGH):
         state = State.OPEN
-    entry = Entry(
-        Event.LATE,
-        call.actor,
-        call.namespace,
-        tool=call.tool,
-        tier=classification.tier,
-        verdict=Verdict.ALLOW,
-        rule=classification.rule,
-        run=call.run or "",
-        keys=spooled.keys,
-        body={**spooled.body, "started": started / SECOND},
-    )
+    body, rule, run = {**spooled.body, "started": started / SECOND}, classification.rule, call.run or ""
+    space, tool, tier, allow = call.namespace, call.tool, classification.tier, Verdict.ALLOW
+    entry = Entry(Event.LATE, call.actor, space, 0, 0, tool, tier, allow, rule, run, spooled.keys, None, body)
     content = with_end_date(classification.content, started)
     found = classification.tier >= 2 or content.commitment is not None
     opening = Opening(state, expires, content=content, prints=prints_of(content) if found else ())
-    moves = []
-    if outcome is None or outcome is Outcome.DONE:
-        moves = [
-            Move(key_view.key.name, replace(key_view.mark, read=started))
-            for key_view in view.keys
-            if key_view.mark.read < started and (key_view.key.mode is Mode.READ or outcome is Outcome.DONE)
-        ]
-    return Change((entry,), opening, moves=tuple(moves), answer=now)
+    done = outcome is Outcome.DONE
+    moves = {
+        key_view.key.name: replace(key_view.mark, read=started)
+        for key_view in view.keys
+        if key_view.mark.read < started and (done or (outcome is None and key_view.key.mode is Mode.READ))
+    }
+    return Change((entry,), opening, moves=moves, answer=now)
 
 
 def conclude(who: Requester, spooled: SpooledCall, outcome: Outcome, view: View) -> Change:

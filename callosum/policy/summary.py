@@ -72,53 +72,33 @@ _SCOPE: Final = re.compile(
 
 
 class JournalledCall(Struct, frozen=True, gc=False):
-    """The parts of a journal entry's body that say what an action did."""
+    """The parts of a journal entry's body that say what an action did, and what a person was asked or said about it."""
 
     params: Any = None
     summary: str = ""
     purpose: str = ""
     hunk: str = ""
+    note: str = ""
+    asks: bool = False
 
 
 NOTHING_JOURNALLED: Final = JournalledCall()
-_REMEMBERED_LENGTH: Final = 4096
-"""Maximum length of a body whose summary is cached, in bytes. The next call mostly conflicts with the same actions."""
 _kept_of = msgspec.json.Decoder(JournalledCall).decode
 
 
-def journalled_call(body: bytes) -> JournalledCall:
-    """Return what a body (JSON) says about its action; empty if the body cannot be read."""
+def journalled_call(body: bytes | Mapping[str, Any]) -> JournalledCall:
+    """Return what a body (JSON or decoded) says about its action; empty if the body cannot be read."""
     try:
-        return _kept_of(body)
+        return _kept_of(body) if isinstance(body, bytes) else msgspec.convert(body, JournalledCall)
     except msgspec.DecodeError:
         return NOTHING_JOURNALLED
 
 
-def note_in(body: bytes) -> str:
-    """Return the note of an entry whose body is given as JSON."""
-    note = msgspec.json.decode(body).get("note", "")
-    return note if isinstance(note, str) else ""
-
-
+@lru_cache(maxsize=64)  # the next call mostly conflicts with the same actions
 def summary_and_purpose(body: bytes, key: str) -> tuple[str, str]:
     """Return an action's summary, as it is shown beside ``key``, and its purpose, from the body of its entry."""
-    return _remembered(body, key) if len(body) <= _REMEMBERED_LENGTH else _said_in(body, key)
-
-
-def _said_in(body: bytes, key: str) -> tuple[str, str]:
     kept = journalled_call(body)
     return summary_of(kept, key), kept.purpose
-
-
-_remembered: Final = lru_cache(maxsize=1024)(_said_in)
-
-
-def journalled_call_of(body: Mapping[str, Any]) -> JournalledCall:
-    """Return what an entry's body says about its action."""
-    summary, purpose = body.get("summary"), body.get("purpose")
-    return JournalledCall(
-        body.get("params"), summary if isinstance(summary, str) else "", purpose if isinstance(purpose, str) else ""
-    )
 
 
 def summary_of(kept: JournalledCall, key: str = "", limit: int = MAX_SUMMARY) -> str:
@@ -166,17 +146,15 @@ class _Fields:
     """The texts and numbers of params by name, ignoring case and punctuation. Of equal names the outermost counts."""
 
     def __init__(self, params: Mapping[str, Any], key: str) -> None:
-        self.params = params
-        self.key = key
+        self.params, self.key = params, key
         self.values: dict[str, str] = {}
         self.named: dict[str, str] = {}
         """How a name is written."""
-        for name, value in sorted(_leaves(params, _DEPTH), key=lambda leaf: leaf.name.count("."))[:_VALUES]:
+        for name, value in sorted(_leaves(params, _DEPTH), key=lambda leaf: leaf[0].count("."))[:_VALUES]:
             plain = name.rpartition(".")[2]
-            self.values.setdefault(_bare(plain), value)
             self.named.setdefault(_bare(plain), plain)
-            outer = name.partition(".")[0]
-            self.values.setdefault(_bare(outer), value)  # {"start": {"dateTime": ...}}
+            for one in (plain, name.partition(".")[0]):  # {"start": {"dateTime": ...}}
+                self.values.setdefault(_bare(one), value)
 
     def first(self, names: Mapping[str, int]) -> str:
         """Return the value under the first of these names that has one."""
@@ -184,12 +162,7 @@ class _Fields:
         return self.values.get(found, "")
 
 
-class _Leaf(NamedTuple):
-    name: str
-    value: str
-
-
-def _leaves(params: Mapping[str, Any], depth: int, prefix: str = "") -> Iterator[_Leaf]:
+def _leaves(params: Mapping[str, Any], depth: int, prefix: str = "") -> Iterator[tuple[str, str]]:
     for name, value in list(params.items())[:_VALUES]:
         if isinstance(value, Mapping):
             if depth > 1:
@@ -197,9 +170,9 @@ def _leaves(params: Mapping[str, Any], depth: int, prefix: str = "") -> Iterator
         elif isinstance(value, Sequence) and not isinstance(value, str):
             texts = [str(item) for item in value[:4] if isinstance(item, str | int | float)]
             if texts:
-                yield _Leaf(prefix + name, ", ".join(texts) + (", …" if len(value) > len(texts) else ""))
+                yield prefix + name, ", ".join(texts) + (", …" if len(value) > len(texts) else "")
         elif value is not None and value != "":
-            yield _Leaf(prefix + name, str(value))
+            yield prefix + name, str(value)
 
 
 def _bare(name: str) -> str:
@@ -252,10 +225,8 @@ def _event(fields: _Fields) -> str:
 
 def _message(fields: _Fields) -> str:
     subject, text = fields.first(_SUBJECTS), fields.first(_TEXTS)
-    if not text:
-        return shown(_uncut(subject), MAX_SUMMARY - 2) if subject else ""
-    if not subject:
-        return shown(_uncut(text), MAX_SUMMARY - 2)
+    if not (subject and text):
+        return shown(_uncut(subject or text), MAX_SUMMARY - 2) if subject or text else ""
     head = shown(_uncut(subject), _SHORT)
     return f"{head}: {shown(_uncut(text), MAX_SUMMARY - len(head) - 4)}"
 
@@ -360,12 +331,8 @@ def _lines(text: str) -> list[str]:
 
 def _scope_in(text: str) -> str:
     """Return the last function or class whose first line is in a text."""
-    found = None
-    for found in _SCOPE.finditer(text):  # noqa: B007 - the last one
-        pass
-    if found is None:
-        return ""
-    return f"{found[2]}()" if found[1] else found[2]
+    found = [f"{one[2]}()" if one[1] else one[2] for one in _SCOPE.finditer(text)]
+    return found[-1] if found else ""
 
 
 def hunk_of(kept: JournalledCall) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.model import SECOND, Change, Key, Kind, Lease, Mode, Move, State, Tier, View
+from callosum.model import SECOND, Change, Key, Kind, Lease, Mode, State, Tier, View
 from callosum.policy.checkouts import CHANGES, through_tree
 from callosum.policy.evidence import Evidence, holds_file, last_read, may_be_running
 
@@ -79,11 +79,6 @@ def is_unread_change(facts: CallFacts, changes: frozenset[Unread], item: Evidenc
     return item.kind is _STALE and _change(facts, item) in changes
 
 
-def does_not_merge(facts: CallFacts, prepared: Prepared | None, item: Evidence) -> bool:
-    """Return True if the change cannot be merged, so that a pause must show it instead of a warning."""
-    return prepared is not None and prepared.conflicting and is_unread_change(facts, prepared.changes, item)
-
-
 def must_wait(facts: CallFacts, view: View, prepared: Prepared | None, item: Evidence) -> bool:
     """Return True if the call is paused however often it is repeated, because the obstacle soon ends.
 
@@ -93,12 +88,7 @@ def must_wait(facts: CallFacts, view: View, prepared: Prepared | None, item: Evi
     action = item.action
     if item.kind is Kind.HELD:
         return holds_file(action)
-    if (
-        not facts.here
-        or not facts.call.rewrite
-        or not facts.classification.content.whole
-        or not _is_unread(facts, item)
-    ):
+    if not (facts.here and facts.call.rewrite and facts.classification.content.whole and _is_unread(facts, item)):
         return False
     if prepared is not None and prepared.changing:
         return True
@@ -141,12 +131,12 @@ def open_over_changes(change: Change, prepared: Prepared, view: View, window: in
         return change
     content = replace(opening.content, over=True, whole=prepared.whole or opening.content.whole)
     opening = replace(opening, content=content)
-    moves = {move.key: move for move in change.moves}
+    moves = dict(change.moves)
     for key_view in view.keys:
         look = last_read(key_view, window) if key_view.key.mode is _WRITE else 0
         if look > key_view.mark.read:
-            mark = moves[key_view.key.name].mark if key_view.key.name in moves else key_view.mark
-            moves[key_view.key.name] = Move(key_view.key.name, replace(mark, read=look))
+            mark = moves.get(key_view.key.name, key_view.mark)
+            moves[key_view.key.name] = replace(mark, read=look)
     decision = decided.decision
     if prepared.params is not None:
         expires = view.now + MERGE_LEASE
@@ -158,6 +148,6 @@ def open_over_changes(change: Change, prepared: Prepared, view: View, window: in
         change,
         entries=(*change.entries[:-1], entry),
         open=opening,
-        moves=tuple(moves.values()),
+        moves=moves,
         answer=replace(decided, decision=decision),
     )

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.model import LAPSED, LATEST, Action, ActionGroup, Asks, Content, Host, State
-from callosum.policy.admit import MOST_CONFLICTS
+from callosum.policy.marks import MOST_CONFLICTS
 from callosum.rules.content import contrary, near
 from callosum.stores.base import Probe
 from callosum.stores.records import WAITS

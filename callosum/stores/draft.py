@@ -74,8 +74,10 @@ class Draft:
         if None in found:
             self.read([name for name in wanted if name not in known])
             found = [*map(known.get, wanted)]
-        if self.new:
-            found = [self.new.get(name, record) for name, record in zip(wanted, found, strict=True)]
+        if new := self.new:
+            for at, name in enumerate(wanted):
+                if name in new:
+                    found[at] = new[name]
         return found
 
     def load(self, wanted: Iterable[bytes]) -> None:

@@ -112,7 +112,7 @@ class KeyReader:
         if name[-1:] == "/":
             if key.mode is _READ:
                 return Below()
-        elif not draft.get(names.named(b"t", space, names.text(name))):
+        elif not draft.get(names.facets_of(space, name)):
             return Below()
         found = [record for _, record in draft.scan(*names.below(names.named(b"k", space), name), BELOW + 1)]
         if len(found) > BELOW:

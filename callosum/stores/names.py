@@ -96,24 +96,34 @@ def key(namespace: str, name: str) -> bytes:
     return named(b"k", namespace, text(name))
 
 
+@lru_cache(512)
 def action(namespace: str, id: int) -> bytes:
     """Return the name of an action."""
     return _begins(b"a", namespace) + id.to_bytes(8, "big")
 
 
+@lru_cache(512)
 def call(namespace: str, identity: bytes) -> bytes:
     """Return the name of a call's identity."""
     return _begins(b"c", namespace) + identity
 
 
+@lru_cache(512)
 def unreported(namespace: str, session: str, id: int) -> bytes:
     """Return the name of a session's action without a report."""
     return _begins(b"o", namespace) + digest(session) + id.to_bytes(8, "big")
 
 
+@lru_cache(512)
 def print_of(namespace: str, key: str, print_: bytes) -> bytes:
     """Return the name of the actions that a digest finds on a key."""
     return _begins(b"p", namespace) + text(key) + print_
+
+
+@lru_cache(4096)
+def facets_of(namespace: str, key: str) -> bytes:
+    """Return the name of the record that facets of a key are in use."""
+    return named(b"t", namespace, text(key))
 
 
 @lru_cache(4096)
@@ -145,7 +155,7 @@ def place(namespace: str, me: str, name: str) -> tuple[bytes, ...]:
         OBSERVE,
         key(namespace, name),
         mark(namespace, me, name),
-        named(b"t", namespace, text(name)),
+        facets_of(namespace, name),
         *[key(namespace, other) for other in around[1:]],
         *[mark(namespace, me, other) for other in dict.fromkeys((*around[1:], *trees))],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -16,8 +16,8 @@ from callosum.model import (
     Entry,
     Event,
     Key,
+    Mark,
     Mode,
-    Move,
     Opening,
     Revision,
     Scope,
@@ -45,6 +45,7 @@ from callosum.stores.records import (
 )
 from callosum.stores.view import ScopeReader
 
+_Moves = Mapping[str, Mark]
 _as_json: Final = msgspec.json.Encoder().encode
 _FURTHEST: Final = 64
 """Maximum number of earlier actions of a session that are looked at when one is taken back."""
@@ -71,15 +72,15 @@ def apply(draft: Draft, look: ScopeReader, change: Change) -> Applied:
     before: list[Written] = []
     seq, last = now, entries[-1]
     if entries[1:]:
-        before = [Written(now + at, one, _body(one), _about(draft, look, one)) for at, one in enumerate(entries[:-1])]
-        seq += len(before)
+        for one in entries[:-1]:
+            before.append(Written(seq, one, _as_json(one.body) if one.body else b"", _about(draft, look, one)))
+            seq += 1
     body = _as_json(last.body) if last.body else b""
     if opening is not None:
         record = _open(draft, scope, seq, last, opening, moves)
         written = Written(seq, last, body, None, True, names.action(last.namespace, seq), record)
     elif last.event is _INTERCEPT:
-        refused = Opening(_ASKED, 0) if change.content is None else Opening(_ASKED, 0, content=change.content)
-        record = ActionRecord(opened(seq, last, refused), opened=False)
+        record = ActionRecord(opened(seq, last, Opening(_ASKED, 0, content=change.content)), opened=False)
         about = _about(draft, look, last)
         written = Written(seq, last, body, about, False, names.action(last.namespace, seq), record)
     else:
@@ -91,10 +92,6 @@ def apply(draft: Draft, look: ScopeReader, change: Change) -> Applied:
         _note_session(draft, scope, now, mine)
     draft.keep([*before, written])
     return Applied(change, (now,) if seq == now else tuple(range(now, seq + 1)), now)
-
-
-def _body(entry: Entry) -> bytes:
-    return _as_json(entry.body) if entry.body else b""
 
 
 def _about(draft: Draft, look: ScopeReader, entry: Entry) -> Action | None:
@@ -122,20 +119,24 @@ def _note_session(draft: Draft, scope: Scope, now: int, old: SessionRecord) -> N
 # --- An action begins --------------------------------------------------------------------------------
 
 
-def _open(draft: Draft, scope: Scope, id: int, entry: Entry, opening: Opening, moves: Sequence[Move]) -> ActionRecord:
+def _open(
+    draft: Draft, scope: Scope, id: int, entry: Entry, opening: Opening, moves: Mapping[str, Mark]
+) -> ActionRecord:
     """Return the action that an entry opens, and put everything that lets other calls find it."""
     new, space, me, state = draft.new, entry.namespace, entry.session, opening.state
     runs = state is _DONE or state is _OPEN
     changes = (runs or state is _UNKNOWN) and not opening.lock
     live = 0 if state is _DONE else 1
-    marks = {move.key: move.mark for move in moves} if moves else {}
+    marks = {**moves}
     known = draft.known if draft.used is None else new  # what an engine compares is asked for by ``get``
     before: tuple[int, ...] = ()
     for key in entry.keys:
         name = key.name
         if "|" in name:
-            new[names.named(b"t", space, names.text(name[: name.index("|")]))] = True
-        if key.mode is _READ:
+            at = names.facets_of(space, name[: name.index("|")])
+            if known is new or known.get(at) is not True:
+                new[at] = True
+        if key.mode is _READ or not changes:
             before += (0,)
             if live:
                 _add_live(draft, space, name, id)
@@ -144,24 +145,21 @@ def _open(draft: Draft, scope: Scope, id: int, entry: Entry, opening: Opening, m
         mark = (known[at] if at in known and at not in new else draft.get(at)) or MarkRecord(name, me)
         acts = mark.acts
         before += (acts[0][0] if acts else 0,)
-        if changes:
-            appends = key.mode is _APPEND
-            act = (id, entry.tier or 0, appends)
-            if not acts or (not acts[1:] and act[1] >= acts[0][1] and (acts[0][2] or not appends)):
-                acts = (act,)
-            else:
-                acts = without_outweighed([act, *acts])
-            shown = mark.mark
-            if name in marks:
-                shown = marks[name]
-                del marks[name]
-            new[at] = MarkRecord(name, me, shown, mark.reads, acts, id)
-            at = names.key(space, name)
-            there = known[at] if at in known and at not in new else draft.get(at)
-            if live or not there or there.sessions[:1] != (me,):
-                _changed_by(draft, at, there or KeyRecord(name), me, id if live else 0)
-        elif live:
-            _add_live(draft, space, name, id)
+        appends = key.mode is _APPEND
+        act = (id, entry.tier or 0, appends)
+        if not acts or (not acts[1:] and act[1] >= acts[0][1] and (acts[0][2] or not appends)):
+            acts = (act,)
+        else:
+            acts = without_outweighed([act, *acts])
+        shown = mark.mark
+        if name in marks:
+            shown = marks[name]
+            del marks[name]
+        new[at] = MarkRecord(name, me, shown, mark.reads, acts, id)
+        at = names.key(space, name)
+        there = known[at] if at in known and at not in new else draft.get(at)
+        if live or not there or there.sessions[:1] != (me,):
+            _changed_by(draft, at, there or KeyRecord(name), me, id if live else 0)
     record = ActionRecord(
         opened(id, entry, opening),
         True,
@@ -179,7 +177,7 @@ def _open(draft: Draft, scope: Scope, id: int, entry: Entry, opening: Opening, m
     if live or not record.call:
         new[names.unreported(space, me, id)] = True
     if marks:
-        _move(draft, scope, [Move(name, mark) for name, mark in marks.items()], id)
+        _move(draft, scope, marks, id)
     return record
 
 
@@ -212,7 +210,8 @@ def _drop_live(draft: Draft, space: str, key: str, id: int) -> None:
     record = draft.get(at)
     if record and id in record.live:
         live = tuple([one for one in record.live if one != id]) if record.live[1:] else ()
-        draft.new[at] = replace(record, live=live) if live or record.sessions else False
+        gone = not (live or record.sessions)
+        draft.new[at] = not gone and KeyRecord(record.key, live, record.sessions, record.turned, record.renewed)
 
 
 def _add_print(draft: Draft, action: Action, key: str, print_: bytes) -> None:
@@ -223,11 +222,11 @@ def _add_print(draft: Draft, action: Action, key: str, print_: bytes) -> None:
         draft.new[names.named(b"x", action.namespace, names.number(action.id))] = True
 
 
-def _move(draft: Draft, scope: Scope, moves: Sequence[Move], id: int) -> None:
+def _move(draft: Draft, scope: Scope, moves: _Moves, id: int) -> None:
     """Set the session's marks. A read that the step's action made is noted with it, so that it can be taken back."""
     space, me = scope.namespace, scope.session
-    for move in moves:
-        name, mark = move.key, move.mark
+    for name in moves:
+        mark = moves[name]
         at = names.mark(space, me, name)
         old = draft.get(at) or MarkRecord(name, me)
         reads = old.reads

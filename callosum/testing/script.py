@@ -24,7 +24,6 @@ from callosum.model import (
     KeyView,
     Mark,
     Mode,
-    Move,
     Opening,
     Outcome,
     Scope,
@@ -127,11 +126,8 @@ class StoreScript:
                 supersedes=supersedes,
                 params=params,
             )
-            moves = tuple(
-                Move(key_view.key.name, replace(key_view.mark, read=view.now))
-                for key_view in view.keys
-                if key_view.key.mode is Mode.READ
-            )
+            read = [key_view for key_view in view.keys if key_view.key.mode is Mode.READ]
+            moves = {key_view.key.name: replace(key_view.mark, read=view.now) for key_view in read}
             return Change((entry,), opening, moves=moves)
 
         return self.run(self.scope(session, wanted, call=call, **scope), step).ids[-1]
@@ -180,7 +176,7 @@ class StoreScript:
         """Set a session's mark, with an entry."""
 
         def step(_: View) -> Change:
-            return Change((self.entry(session, (key,)),), moves=(Move(key, mark),))
+            return Change((self.entry(session, (key,)),), moves={key: mark})
 
         self.run(self.scope(session, (key,)), step)
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from callosum.model import Change, Kind, Opening, State, Verdict
-from callosum.policy import admit, evidence, lifecycle, marks
+from callosum.policy import admit, evidence, lifecycle, marks, waiting
 from model.configurations import THREE, TREE, A, B
 from model.explore import explore
 from model.promises import PROMISES
@@ -100,7 +100,7 @@ MUTANTS = {
     "leases that run out are free": Mutant(
         "unknown_stays",
         4,
-        _replaced(admit, "lapses", _leases_that_run_out_are_free),
+        _replaced(waiting, "lapses", _leases_that_run_out_are_free),
         Bounds(calls=1, choices=(Choice("write4", A),)),
         "has no outcome, and is cancelled",
     ),
@@ -149,7 +149,7 @@ MUTANTS = {
     "a lost place is kept": Mutant(
         "waiters_keep_order",
         8,
-        _replaced(admit, "WAITER_TTL", lambda real: 100 * real),
+        _replaced(waiting, "WAITER_TTL", lambda real: 100 * real),
         Bounds(calls=1, choices=(Choice("write4", A, wait=60),), renews=True),
         "and kept its place",
     ),

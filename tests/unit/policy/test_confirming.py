@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from callosum.model import SECOND, Decision, Event, Kind, Mark, Verdict
-from callosum.policy.marks import _with_pause, coverage, with_coverage
+from callosum.model import SECOND, Decision, Event, Kind, Verdict
+from callosum.policy.marks import _with_pause
 from tests.support.world import World, kinds
 
 ALLOW, WARN, CONFIRM, ASK, BLOCK = Verdict
@@ -263,15 +263,3 @@ def test_two_mild_pauses_still_end_in_a_warning_after_pauses_for_a_file(world: W
     assert _with_pause(pauses, twelve) == (-five, -six, -seven, eleven, twelve)
     assert _with_pause(pauses, -twelve) == (-six, -seven, -twelve, ten, eleven)
     assert _with_pause((), -five) == (-five,)
-
-
-def test_coverage_bits_are_kept_before_the_pauses() -> None:
-    pauses = (-7 * SECOND, 8 * SECOND)
-    assert coverage(Mark(pauses=pauses)) == (255, 255)
-    packed = with_coverage(pauses, 5, 255)
-    assert coverage(Mark(pauses=packed)) == (5, 255)
-    assert packed[1:] == pauses
-    assert coverage(Mark(pauses=_with_pause(with_coverage((), 1, 2), 9 * SECOND))) == (255, 255), (
-        "the caller adds it anew"
-    )
-    assert with_coverage(packed, 255, 255) == pauses
