@@ -490,12 +490,11 @@ class Scope(Struct, frozen=True, gc=False):
 
 
 class ActionGroup(Struct, frozen=True, gc=False):
-    """A group of open actions that all conflict with the call in the same way as ``action``, which represents them.
+    """A group of open actions, oldest first, that all conflict with the call in the same way.
 
-    ``ids`` and ``actions`` list the group, oldest first. ``related`` is True if their content is related to the call's.
+    ``ids`` are those of ``actions``. ``related`` is True if their content is related to the call's.
     """
 
-    action: Action
     ids: tuple[int, ...]
     actions: tuple[Action, ...]
     related: bool = False

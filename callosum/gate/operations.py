@@ -80,16 +80,14 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.policy import lifecycle
+from callosum.policy import commitments, lifecycle, waiting
 from callosum.policy.admit import APPROVAL_TTL, admit, admit_or_doubt
 from callosum.policy.answer import over
 from callosum.policy.call_facts import CallFacts, Decided, keys_of, scope_of
-from callosum.policy.commitments import hand_on
 from callosum.policy.evidence import has_lapsed
 from callosum.policy.lifecycle import Requester
 from callosum.policy.marks import mark_as_read
 from callosum.policy.unread import Prepared
-from callosum.policy.waiting import expire
 from callosum.process import alive
 from callosum.redact import said, summarise
 from callosum.rulebook import Rulebook
@@ -315,7 +313,7 @@ class Operations:
     def _step(self, facts: CallFacts, looked: set[int], expiry: Expiry | None) -> Step:
         """Return the step that decides the call, or journals it as expired if its client no longer waits by then."""
         step = partial(admit, facts) if self.refused is None else partial(admit_or_doubt, facts, looked)
-        return step if expiry is None else partial(_unless_expired, expiry, step, partial(expire, facts))
+        return step if expiry is None else partial(_unless_expired, expiry, step, partial(waiting.expire, facts))
 
     def _resolve_doubts(
         self, facts: CallFacts, identity: bytes | None, expiry: Expiry | None, applied: Applied, looked: set[int]
@@ -464,7 +462,7 @@ class Operations:
         """Journal a call as expired whose client disconnected while the call waited outside the store."""
         began = time.perf_counter() if self.observers else 0.0
         facts, identity = self._facts_of(replace(call, wait=0))
-        applied: Applied = yield scope_of(facts, identity), partial(expire, facts)
+        applied: Applied = yield scope_of(facts, identity), partial(waiting.expire, facts)
         self.announce(Event.REFUSE, Requester(facts.actor, call.namespace), began, applied)
 
     def _expired(
@@ -576,10 +574,9 @@ class Operations:
         entry = Entry(Event.HOST, requester.session, namespace, body=body)
         yield Scope(namespace, requester.session), partial(_fixed, Change((entry,)))
         if what in _ENDS:
-            made: list[Action] = yield Read(partial(self.store.commitments, namespace))
-            for action in made:
+            for action in (yield Read(partial(self.store.commitments, namespace))):
                 if action.session == requester.session:
-                    yield _scope(requester, Find(id=action.id)), hand_on
+                    yield _scope(requester, Find(id=action.id)), commitments.hand_on
 
     # --- Leases ----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Final
 
@@ -15,6 +15,7 @@ from callosum.errors import ConfigError
 from callosum.gate.check import check_name, key_of
 from callosum.model import (
     MAX_SUMMARY,
+    NO_KEY,
     SECOND,
     Action,
     Commitment,
@@ -29,11 +30,8 @@ from callosum.model import (
 )
 from callosum.policy.commitments import lookup_keys
 from callosum.policy.evidence import has_unknown_outcome
-from callosum.policy.lifecycle import shown_names
 from callosum.policy.sentence import decided_by
 from callosum.policy.summary import (
-    NOTHING_JOURNALLED,
-    JournalledCall,
     journalled_call,
     shown,
     summary_of,
@@ -168,18 +166,13 @@ def status_of(store: Store, namespace: str, key: str | None, *, ended: int = _EN
     recent = store.recent(namespace, key)
     newest = {action.id for action in (*actions[-_SUMMARISED:], *recent) if not action.lock}
     bodies = store.bodies(namespace, sorted(newest)) if newest else {}
-    summaries = {id: journalled_call(body) for id, body in bodies.items()}
-    live = [  # a refused question no longer waits
-        _holding(action, summaries.get(action.id, NOTHING_JOURNALLED)) for action in actions if action.approved >= 0
-    ]
+    live = [_holding(action, bodies) for action in actions if action.approved >= 0]  # a refused question does not wait
     moment = store.now()
     now = moment / SECOND
     until = store.observing() / SECOND
     return Status(
         locks=tuple(h for h in live if h.state is State.OPEN and h.expires > now),
-        recent_actions=tuple(
-            _recent(action, moment, summaries.get(action.id, NOTHING_JOURNALLED)) for action in recent
-        ),
+        recent_actions=tuple(_recent(action, moment, bodies) for action in recent),
         unknown=tuple(
             replace(h, state=State.UNKNOWN)
             for h in live
@@ -197,12 +190,12 @@ def status_of(store: Store, namespace: str, key: str | None, *, ended: int = _EN
     )
 
 
-def _first(names: Iterable[str]) -> str | None:
-    return next(iter(names), None)
+def _key_of(action: Action) -> str | None:
+    return next((key.name for key in action.keys if key.name[:1] != NO_KEY), None)
 
 
-def _holding(action: Action, kept: JournalledCall) -> Holding:
-    key = _first(shown_names(action.keys))
+def _holding(action: Action, bodies: Mapping[int, bytes]) -> Holding:
+    key = _key_of(action)
     return Holding(
         context_key=key,
         instance=action.session,
@@ -217,12 +210,12 @@ def _holding(action: Action, kept: JournalledCall) -> Holding:
         else 0.0,
         lock=action.lock,
         approved=action.approved > 0,
-        summary=summary_of(kept, key or ""),
+        summary=summary_of(journalled_call(bodies.get(action.id, b"")), key or ""),
     )
 
 
-def _recent(action: Action, now: int, kept: JournalledCall) -> RecentAction:
-    key = _first(shown_names(action.keys))
+def _recent(action: Action, now: int, bodies: Mapping[int, bytes]) -> RecentAction:
+    key = _key_of(action)
     return RecentAction(
         context_key=key,
         instance=action.session,
@@ -232,5 +225,5 @@ def _recent(action: Action, now: int, kept: JournalledCall) -> RecentAction:
         id=action.id,
         at=(action.ended or action.started) / SECOND,
         reported=bool(action.ended),
-        summary=summary_of(kept, key or ""),
+        summary=summary_of(journalled_call(bodies.get(action.id, b"")), key or ""),
     )

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Set as AbstractSet
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -129,9 +130,8 @@ def admit_or_doubt(facts: CallFacts, looked: AbstractSet[int], view: View) -> Ch
     change = admit(facts, view)
     decided: Decided = change.answer
     decision = decided.decision
-    if not decided.waiter_id and (decision.proceed if decision.repeated else not decision.conflicts):
-        return change
-    if decided.undecided:
+    is_quiet = decision.proceed if decision.repeated else not decision.conflicts
+    if decided.undecided or (is_quiet and not decided.waiter_id):
         return change
     doubtful = _unreported(decided, view) - looked
     if not doubtful:
@@ -145,11 +145,12 @@ def _unreported(decided: Decided, view: View) -> set[int]:
     shown = {conflict.id for conflict in decided.decision.conflicts}
     if decided.decision.repeated:
         shown.add(decided.decision.id)
-    actions = [*view.twins, view.earlier]
+    left, actions = {*shown}, [*view.twins, view.earlier]
     for key_view in view.keys:
         actions += (*key_view.live, *key_view.latest, *key_view.stale, key_view.own)
         for group in key_view.groups:
-            met = shown.intersection(group.ids)
+            met = left.intersection(group.ids)
+            left -= met
             actions += group.actions if decided.queued else [group.actions[bisect_left(group.ids, id)] for id in met]
     return {
         action.id
@@ -184,13 +185,9 @@ def _weigh(facts: CallFacts, view: View) -> Change:
         if prepared is None or (prepared.changes != unread and not prepared.changing):
             own = {key_view.key.name: key_view.own.id for key_view in view.keys if key_view.own is not None}
             named = [(facts.keys[item.key_index].name, item) for item in evidence if item.kind is Kind.STALE]
-            return _undecided(
-                facts,
-                unread=unread,
-                own=own,
-                unseen=frozenset([name for name, item in named if item.unread]),
-                running=frozenset([name for name, item in named if may_be_running(item.action, view.now)]),
-            )
+            unseen = frozenset([name for name, item in named if item.unread])
+            running = frozenset([name for name, item in named if may_be_running(item.action, view.now)])
+            return _undecided(facts, unread=unread, own=own, unseen=unseen, running=running)
         harmless = [change for change in unread if prepared.passes or change[0] in prepared.absent]
         evidence = [item for item in evidence if not is_unread_change(facts, frozenset(harmless), item)]
     evidence, missing = through_trees(facts, evidence)
@@ -231,7 +228,7 @@ def _assess(
 ) -> Change:
     """Decide by the evidence that the session is notified of; ``more`` counts evidence beyond it."""
     classification = facts.classification
-    verdict = max((answer for _, answer in shown), key=GRAVITY, default=_ALLOW)
+    verdict: Verdict = max(map(itemgetter(1), shown), key=GRAVITY, default=_ALLOW)
     floor = classification.verdict
     confirmed = floor is Verdict.CONFIRM and confirms_rule(facts, view)
     if floor is not None and floor.gravity > verdict.gravity and not confirmed:
@@ -241,8 +238,9 @@ def _assess(
     conflicts: tuple[Conflict, ...] = ()
     details = ""
     if shown:
-        shown.sort(key=lambda one: (-one[0].kind.gravity, -one[0].action.id, one[0].key_index))
-        items = tuple([item for item, _ in shown])
+        ordered = sorted(map(itemgetter(0), shown), key=attrgetter("key_index"))
+        ordered.sort(key=attrgetter("action.id"), reverse=True)
+        items = tuple(sorted(ordered, key=attrgetter("kind.gravity"), reverse=True))
         compared = prepared.shown if prepared is not None else ""  # the journal has fewer lines
         conflicts, details = conflicts_and_details(view, items[:MOST_CONFLICTS], facts, compared)
     passed = None
@@ -259,8 +257,8 @@ def _required(classification: Classification, verdict: Verdict) -> str:
     """Return the note about a verdict that a rule requires. The note of a guard's rule says what the guard protects."""
     why = classification.why[0] if classification.why else ""
     if why.startswith(GUARDS):
-        protected = why.removeprefix(GUARDS)
-        return f"Rule {classification.rule!r} protects Callosum itself: {protected}. Only a person may do this."
+        why = why.removeprefix(GUARDS)
+        return f"Rule {classification.rule!r} protects Callosum itself: {why}. Only a person may do this."
     instead = " Do something else, or ask a person." if verdict is Verdict.BLOCK else ""
     return f"Rule {classification.rule!r} requires this.{instead}"
 
@@ -377,30 +375,20 @@ def _open(
         content, params = used.content, msgspec.json.decode(used.answer)  # others must see what runs
     supersedes: tuple[int, ...] = ()
     if assessment.evidence:  # the unknown actions that this call repeats are settled once it is done
-        supersedes = tuple(
-            {
-                item.action.id
-                for item in assessment.evidence
-                if item.kind is Kind.UNKNOWN
-                and (
-                    item.action.content.digest == classification.content.digest
-                    or (item.own and item.action.tool == call.tool)
-                )
-            }
-        )
+        same = classification.content.digest
+        repeats = [
+            one.action.id
+            for one in assessment.evidence
+            if one.kind is Kind.UNKNOWN
+            and (one.action.content.digest == same or (one.own and one.action.tool == call.tool))
+        ]
+        supersedes = tuple({*repeats})
     if content.commitment is not None:
         content = with_end_date(content, now)
         supersedes += ended_by_call(classification, view)
-    opening = Opening(
-        _OPENED if leases else _DONE,
-        expires,
-        limit,
-        call.host if leases else None,
-        False,
-        content,
-        prints_of(content) if classification.tier >= 2 or content.commitment is not None else (),
-        supersedes,
-    )
+    state, host = (_OPENED, call.host) if leases else (_DONE, None)
+    prints = prints_of(content) if classification.tier >= 2 or content.commitment is not None else ()
+    opening = Opening(state, expires, limit, host, False, content, prints, supersedes)
     id = now + len(entries)
     lease = Lease(id, max(expires, limit) / SECOND, (expires - id) / SECOND) if leases else None
     decision = draft(facts, assessment, id, observed, lease)

@@ -204,7 +204,7 @@ def gather_evidence(facts: CallFacts, view: View) -> list[Evidence]:
         return []
     is_grouped = any(key_view.groups for key_view in view.keys)
     if is_grouped:
-        keys = [replace(one, live=(*one.live, *[group.action for group in one.groups])) for one in view.keys]
+        keys = [replace(one, live=(*one.live, *[group.actions[-1] for group in one.groups])) for one in view.keys]
         view = replace(view, keys=tuple(keys))
     heap: dict[tuple[int, Kind, int], Evidence] = {}
     floor = 1 if facts.classification.tier >= Tier.CRITICAL else 2
@@ -247,7 +247,7 @@ def _with_groups(view: View, evidence: Iterable[Evidence]) -> list[Evidence]:
     groups: dict[int, list[tuple[int, ActionGroup]]] = {}
     for key_index, key_view in enumerate(view.keys):
         for group in key_view.groups:
-            groups.setdefault(group.action.id, []).append((key_index, group))
+            groups.setdefault(group.ids[-1], []).append((key_index, group))
     counted: dict[tuple[Kind, int], set[int]] = {}
     found: list[Evidence] = []
     for item in sorted(evidence, key=lambda item: item.action.id in groups):
@@ -387,7 +387,7 @@ def _same_content(facts: CallFacts, view: View, floor: int, add: _Add) -> None:
     if classification.tier < Tier.MEDIUM:
         return
     pool = {action.id: action for action in view.twins}
-    apart = {group.action.id for key_view in view.keys for group in key_view.groups if not group.related}
+    apart = {group.ids[-1] for key_view in view.keys for group in key_view.groups if not group.related}
     for key_view in view.keys:
         pool.update((action.id, action) for action in (*key_view.live, *key_view.latest) if action.id not in apart)
     opposite = contrary(classification.content.stance)

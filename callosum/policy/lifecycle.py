@@ -23,7 +23,6 @@ from msgspec.structs import replace
 
 from callosum.model import (
     LAPSED,
-    NO_KEY,
     SECOND,
     Action,
     Change,
@@ -195,8 +194,8 @@ def finish(
     answer = Report(ok=True, id=action.id, state=state, late=late, note=note or None)
     commits = state is _DONE and action.content.commitment is not None
     revisions = revisions_of(action, told, view) if commits else ()
-    change = Change(tuple(entries), None, tuple(settles), answer=answer, revisions=revisions)
-    return replace(change, merged=True) if over and was is not _DONE else change
+    merged = over and was is not _DONE
+    return Change(tuple(entries), None, tuple(settles), answer=answer, revisions=revisions, merged=merged)
 
 
 REFUSED_IN_DIALOG: Final = "refused in the host's permission dialog, says its transcript"
@@ -274,7 +273,13 @@ def lock(who: Requester, key: Key, tier: int, ttl: int, host: Host | None, view:
                 holder = action
     lease = Lease(0, (view.now + ttl) / SECOND, ttl / SECOND)
     if holder is not None:
-        answer = LockResult(acquired=False, conflict=_held_conflict(holder, view.now))
+        tool, state, running = holder.tool, holder.state, holder.state is _OPEN
+        age = round((view.now - holder.started) / SECOND, 3)
+        left = round((max(holder.expires, holder.limit) - view.now) / SECOND, 3)
+        held = Conflict(
+            Kind.HELD, holder.session, tool, holder.tier, holder.key, holder.id, state, age, left, running=running
+        )
+        answer = LockResult(acquired=False, conflict=held)
         return Change(tuple(entries), settles=tuple(settles), answer=answer)
     if mine is not None and mine.tier >= tier:
         settles.append(Settle(mine, State.OPEN, expires=view.now + ttl))
@@ -289,22 +294,6 @@ def lock(who: Requester, key: Key, tier: int, ttl: int, host: Host | None, view:
     entries.append(Entry(Event.LOCK, who.session, space, tool="lock", tier=tier, verdict=allow, keys=keys))
     opening = Opening(_OPEN, view.now + ttl, host=host, lock=True)
     return Change(tuple(entries), opening, tuple(settles), answer=LockResult(acquired=True, lease=lease))
-
-
-def _held_conflict(action: Action, now: int) -> Conflict:
-    """Return a live lease as a conflict, with ages in seconds."""
-    return Conflict(
-        kind=Kind.HELD,
-        instance=action.session,
-        tool=action.tool,
-        tier=action.tier,
-        key=action.key,
-        id=action.id,
-        state=action.state,
-        age=round((now - action.started) / SECOND, 3),
-        expires_in=round((max(action.expires, action.limit) - now) / SECOND, 3),
-        running=action.state is State.OPEN,
-    )
 
 
 def release(who: Requester, key: str, id: int | None, view: View) -> Change:
@@ -414,8 +403,3 @@ def answer(who: Requester, agrees: bool, ttl: int, note: str, view: View) -> Cha
     moment = view.now if agrees else -view.now
     settle = Settle(action, _ASKED, expires=view.now + ttl, approved=moment)
     return Change((entry,), settles=(settle,), answer=Report(ok=True, id=action.id, state=_ASKED))
-
-
-def shown_names(keys: tuple[Key, ...]) -> tuple[str, ...]:
-    """Return the names of the keys that are shown: all but the hidden key of a call without keys."""
-    return tuple(key.name for key in keys if not key.name.startswith(NO_KEY))

@@ -107,7 +107,7 @@ def _shown_bits(facts: CallFacts, mode: Mode, on_key: Iterable[Evidence]) -> int
             bits |= _bit(facts, kind)
     if bits & 1 << Kind.OPPOSED.gravity and not classification.content.stance:
         bits |= _AGAINST_NO
-    for kind, theirs in {(item.kind, item.action.mode) for item in on_key}:
+    for kind, theirs in set(map(attrgetter("kind", "action.mode"), on_key)):
         bits |= _bit(facts, kind) | (_APPENDS if theirs is Mode.APPEND else 0)
     return bits
 
@@ -272,7 +272,8 @@ def _to_show_of_group(facts: CallFacts, view: View, item: Evidence, *, pauses: b
     newest = max(first, len(item.group) - MOST_CONFLICTS)
     again = pauses and replaces(facts, item)
     some = item.group if again else item.group[newest:]
-    found = [replace(item, action=one, age=view.now - change_moment(one, view.now), group=()) for one in some]
+    now, item = view.now, replace(item, group=())
+    found = [replace(item, action=one, age=now - change_moment(one, now)) for one in some]
     if again:
         return [one for one in found if one.action.id > told or not pauses_suffice(facts, view, one)], 0
     return found, newest - first
@@ -298,8 +299,8 @@ def _with_notification(
     facts: CallFacts, view: View, key_view: KeyView, on_key: list[Evidence], verdict: Verdict
 ) -> Mark:
     mark = key_view.mark
-    notified = max([mark.notified, *[item.action.id for item in on_key]])
-    gravest = max([mark.notified_kind, *[item.kind.gravity for item in on_key]])
+    notified = max([mark.notified, *map(attrgetter("action.id"), on_key)])
+    gravest = max([mark.notified_kind, *map(attrgetter("kind.gravity"), on_key)])
     covers = _shown_bits(facts, key_view.key.mode, on_key) if on_key else mark.covers
     if on_key and notified == mark.notified:  # this answer notifies of no newer action
         covers |= mark.covers
@@ -317,19 +318,11 @@ def _with_notification(
         and any(replaces(facts, item) for item in on_key)
     ):
         pauses = _with_pause(pauses, -view.now)
-    return replace(
-        mark,
-        notified=notified,
-        notified_kind=gravest,
-        notified_at=view.now,
-        notified_call=facts.call_print,
-        notified_run=facts.call.run or "",
-        notified_before=mark.notified if made_after else mark.notified_before,
-        notified_before_kind=mark.notified_kind if made_after else mark.notified_before_kind,
-        pauses=pauses,
-        covers=covers,
-        covers_before=mark.covers if made_after else mark.covers_before,
-    )
+    before, its_kind, covered = mark.notified, mark.notified_kind, mark.covers
+    if not made_after:
+        before, its_kind, covered = mark.notified_before, mark.notified_before_kind, mark.covers_before
+    run, now = facts.call.run or "", view.now
+    return Mark(mark.read, notified, gravest, now, facts.call_print, run, before, its_kind, pauses, covers, covered)
 
 
 def _with_pause(pauses: tuple[int, ...], pause: int) -> tuple[int, ...]:
@@ -344,11 +337,10 @@ def _is_worth_marking(key_view: KeyView, view: View) -> bool:
         return True  # a read does not look up what changed in a tree
     if not (key_view.latest or key_view.live or key_view.groups):
         return False
-    if any(not group.action.lock and may_be_running(group.action, view.now) for group in key_view.groups):
+    groups = [group.actions[-1] for group in key_view.groups]
+    if any(may_be_running(one, view.now) for one in (*key_view.latest, *[one for one in groups if not one.lock])):
         return True
-    newest = max((change_moment(a, view.now) for a in (*key_view.latest, *key_view.live)), default=0)
-    if any(may_be_running(action, view.now) for action in key_view.latest):
-        return True
+    newest = max((change_moment(one, view.now) for one in (*key_view.latest, *key_view.live)), default=0)
     return newest >= key_view.mark.read
 
 

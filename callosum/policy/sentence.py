@@ -50,11 +50,9 @@ _RUNNING: Final = {
 }
 """Clauses about an action that has not ended. They claim nothing that has not happened yet."""
 _PERHAPS: Final = "{who} may have done the same on {key} {ago} ({tool}), but never reported its outcome"
-_OPPOSED: Final = "{who} already {decided} {key} {ago} ({tool}){what}; this call {decides} it"
-_OPPOSED_NOW: Final = "{who} {decided} {key} now ({tool}, began {ago}){what}; this call {decides} it"
-_OPPOSED_PERHAPS: Final = (
-    "{who} perhaps already {decided} {key} {ago} ({tool}){what}, but never reported its outcome; this call {decides} it"
-)
+_OPPOSED: Final = "{who} already {of.decided} {key} {ago} ({tool}){what}"
+_OPPOSED_NOW: Final = "{who} {of.decided} {key} now ({tool}, began {ago}){what}"
+_OPPOSED_LOST: Final = "{who} perhaps already {of.decided} {key} {ago} ({tool}){what}, but never reported its outcome"
 _QUEUED: Final = "{who} is already waiting for {key}"
 
 _NEXT: Final = {
@@ -207,7 +205,8 @@ def describe(conflict: Conflict, share: int = 1, actor: str = "") -> str:
     if kind is Kind.HELD and conflict.state is State.QUEUED:
         form = _QUEUED
     if kind is Kind.OPPOSED and conflict.decided and conflict.decides:
-        form = _OPPOSED_NOW if conflict.running else _OPPOSED_PERHAPS if lost else _OPPOSED
+        form = _OPPOSED_NOW if conflict.running else _OPPOSED_LOST if lost else _OPPOSED
+        form += "; this call {of.decides} it"
         if conflict.decides == "books" and conflict.decided in ("books", "booked"):
             form += " for something else"
     if not conflict.key:
@@ -215,14 +214,12 @@ def describe(conflict: Conflict, share: int = 1, actor: str = "") -> str:
     who = "this session" if conflict.own else name(conflict.instance, share)
     if actor and conflict.instance.startswith(f"{actor}:"):
         who += " (a sub-agent of this session)"
-    key = quote(escaped(conflict.key), 160 // share)
     return form.format(
         who=who,
-        key=key,
+        key=quote(escaped(conflict.key), 160 // share),
         ago=since(conflict.age),
         tool=name(conflict.tool, share),
-        decided=conflict.decided,
-        decides=conflict.decides,
+        of=conflict,
         what=f", {quote(conflict.what, 120 // share)}" if conflict.what else "",
     )
 
@@ -254,23 +251,17 @@ _LOOKS: Final = (
 """How a session sees the current state of what has changed, by a pattern of the key."""
 
 
-def _check(key: str) -> str:
-    """Return the advice to check whether something happened, and where."""
-    where = _WHERE.get(key.partition(":")[0], "")
-    return f"Check {where} to see whether it happened" if where else "Check whether it happened"
-
-
 def next_step(verdict: Verdict, gravest: Conflict, repeat: str, *, gone: bool = False) -> str:
     """Return the best next step, by the gravest conflict. ``repeat`` says how to confirm a paused call."""
-    is_lost = gravest.state is State.UNKNOWN
+    is_lost, where = gravest.state is State.UNKNOWN, _WHERE.get(gravest.key.partition(":")[0])
+    check = f"Check {where} to see whether it happened" if where else "Check whether it happened"
     if is_lost and verdict in (Verdict.BLOCK, Verdict.ASK):
-        return f"{_check(gravest.key)}, then {ask_to_resolve(gravest.id)}."
+        return f"{check}, then {ask_to_resolve(gravest.id)}."
     if verdict is Verdict.ASK:
         return _ONCE_APPROVED
     if is_lost or gravest.kind is Kind.UNKNOWN:
-        if verdict is Verdict.CONFIRM:
-            return f"{_check(gravest.key)}; {repeat} only if it did not."
-        return f"{_check(gravest.key)} before you try again."
+        again = f"; {repeat} only if it did not." if verdict is Verdict.CONFIRM else " before you try again."
+        return f"{check}{again}"
     step = _NEXT[verdict if verdict in (Verdict.CONFIRM, Verdict.BLOCK) else Verdict.WARN, gravest.kind]
     if gravest.state is State.QUEUED and verdict is not Verdict.CONFIRM:
         step = _NEXT[Verdict.BLOCK, Kind.HELD]

@@ -173,8 +173,7 @@ class Crowd:
 
     def _more(self, ids: Sequence[int], *, related: bool = False) -> ActionGroup:
         """Return the actions of one sort."""
-        actions = tuple(map(self._actions.__getitem__, ids))
-        return ActionGroup(actions[-1], tuple(ids), actions, related)
+        return ActionGroup(tuple(ids), tuple(map(self._actions.__getitem__, ids)), related)
 
     # --- What is open ---
 

@@ -112,7 +112,7 @@ class KeyReader:
         if name[-1:] == "/":
             if key.mode is _READ:
                 return Below()
-        elif not draft.get(names.facets_of(space, name)):
+        elif not draft.get(names.named(b"t", space, names.text(name))):
             return Below()
         found = [record for _, record in draft.scan(*names.below(names.named(b"k", space), name), BELOW + 1)]
         if len(found) > BELOW:
@@ -289,7 +289,7 @@ def _each_once(
         if len(once) < len(more.ids):
             live += [action for action in more.actions if times[action.id] > 1]
         if once:
-            found.append(replace(more, action=once[-1], ids=tuple([action.id for action in once]), actions=once))
+            found.append(replace(more, ids=tuple([action.id for action in once]), actions=once))
     return tuple(found)
 
 

@@ -121,12 +121,6 @@ def print_of(namespace: str, key: str, print_: bytes) -> bytes:
 
 
 @lru_cache(4096)
-def facets_of(namespace: str, key: str) -> bytes:
-    """Return the name of the record that facets of a key are in use."""
-    return named(b"t", namespace, text(key))
-
-
-@lru_cache(4096)
 def session(namespace: str, session: str) -> bytes:
     """Return the name of a session."""
     return named(b"s", namespace, digest(session))
@@ -155,7 +149,7 @@ def place(namespace: str, me: str, name: str) -> tuple[bytes, ...]:
         OBSERVE,
         key(namespace, name),
         mark(namespace, me, name),
-        facets_of(namespace, name),
+        named(b"t", namespace, text(name)),
         *[key(namespace, other) for other in around[1:]],
         *[mark(namespace, me, other) for other in dict.fromkeys((*around[1:], *trees))],
     )

@@ -96,19 +96,11 @@ class ScopeReader:
         self.mine = mine = session or _NOBODY
         if not is_alone or mine.parent or mine.continues:
             return self._whole(mine, observe or 0, earlier)
-        return View(
-            self.now,
-            tuple(alone) if keys else (),
-            self._earlier(earlier) if earlier else None,
-            self._found(find) if find is not None else None,
-            self._twins() if prints and any(prints) else (),
-            (),
-            (),
-            (),
-            observe or 0,
-            self._bodies,
-            self._lately,
-        )
+        before = self._earlier(earlier) if earlier else None
+        found = self._found(find) if find is not None else None
+        alike = self._twins() if prints and any(prints) else ()
+        shown = tuple(alone) if keys else ()
+        return View(self.now, shown, before, found, alike, (), (), (), observe or 0, self._bodies, self._lately)
 
     def _superseded(self, found: Action) -> tuple[Action, ...]:
         return tuple([record.action for record in self.draft.actions(self.scope.namespace, found.supersedes)])
@@ -122,21 +114,12 @@ class ScopeReader:
         asker = None
         if scope.asks is not None and scope.live:
             asker = AskingCall(scope.session, scope.asks, self.now, ancestors, waiters, self.probe)
-        keys = KeyReader(draft, scope, self.probe, self.crowds, before, asker)
+        keys = KeyReader(draft, scope, self.probe, self.crowds, before, asker).views()
+        opened = self._earlier(earlier) if earlier else None
         found = self._found(scope.find) if scope.find is not None else None
-        return View(
-            now=self.now,
-            keys=keys.views(),
-            earlier=self._earlier(earlier) if earlier else None,
-            found=found,
-            twins=self._twins() if scope.prints and scope.keys else (),
-            ancestors=ancestors,
-            wanted=waiters,
-            superseded=self._superseded(found) if found is not None else (),
-            observe_until=observe,
-            bodies=self._bodies,
-            lately=self._lately,
-        )
+        alike = self._twins() if scope.prints and scope.keys else ()
+        lost = self._superseded(found) if found is not None else ()
+        return View(self.now, keys, opened, found, alike, ancestors, waiters, lost, observe, self._bodies, self._lately)
 
     def _bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
         return bodies(self.draft, self.scope.namespace, ids)
@@ -148,7 +131,7 @@ class ScopeReader:
         record = self.draft.action(self.scope.namespace, id)
         if record is None:
             return None
-        answer = bodies(self.draft, self.scope.namespace, (id,), longest=None).get(id, b"")
+        answer = self.draft.bodies(self.scope.namespace, (id,)).get(id, b"")
         return replace(probed(record.action, self.probe), answer=answer)
 
     def _found(self, find: Find) -> Action | None:
@@ -209,10 +192,9 @@ class ScopeReader:
 _NOBODY: Final = SessionRecord()
 
 
-def bodies(draft: Draft, namespace: str, ids: Sequence[int], longest: int | None = MAX_KEPT) -> dict[int, bytes]:
+def bodies(draft: Draft, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
     """Return the bodies of the entries that opened these actions, as JSON, without those that are longer."""
-    found = draft.bodies(namespace, ids)
-    return {id: body for id, body in found.items() if longest is None or len(body) <= longest}
+    return {id: body for id, body in draft.bodies(namespace, ids).items() if len(body) <= MAX_KEPT}
 
 
 def touched(draft: Draft, namespace: str, sessions: Sequence[str], within: int, limit: int) -> list[ActionRecord]:

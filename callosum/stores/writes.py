@@ -133,7 +133,7 @@ def _open(
     for key in entry.keys:
         name = key.name
         if "|" in name:
-            at = names.facets_of(space, name[: name.index("|")])
+            at = names.named(b"t", space, names.text(name[: name.index("|")]))
             if known is new or known.get(at) is not True:
                 new[at] = True
         if key.mode is _READ or not changes:
