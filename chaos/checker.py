@@ -482,7 +482,9 @@ class _Replay:
             earlier = self._calls.get((entry.session, call))
             ended = self._ended.get(earlier or 0)
             taken_back = ended is not None and ended.outcome is Outcome.CANCELLED
-            if earlier is not None and earlier not in self._gone and not taken_back:
+            # At tier 1, what does no harm when repeated is judged afresh once its time has run out.
+            afresh = (entry.tier or 0) <= 1 and entry.seq >= (earlier or 0) + self._ttl
+            if earlier is not None and earlier not in self._gone and not (taken_back or afresh):
                 self._say("nothing doubled", f"{call} of {entry.session} was let through before, as {earlier}")
             self._calls[entry.session, call] = entry.seq
         if (entry.tier or 0) < 3:

@@ -164,7 +164,7 @@ def _put_older(aside: Path, state: Path) -> None:
         shutil.copy(aside / f"{DATABASE}{end}", aside / f"copy{end}")
     with closing(sqlite3.connect(aside / "copy")) as copy:
         copy.execute("delete from journal")
-        copy.execute("delete from live")
+        copy.execute("delete from record")
         copy.commit()
         copy.execute("pragma wal_checkpoint(truncate)").fetchall()
     (aside / "copy").rename(state / DATABASE)

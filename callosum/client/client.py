@@ -55,7 +55,7 @@ from callosum.client.spool import ClientSpool, PageRefused
 from callosum.client.sse import Events
 from callosum.client.transport import HttpResponse, ResponseStream, Transport
 from callosum.deadline import stamp
-from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreUnavailable
+from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreUnavailable, Unconfirmed
 from callosum.model import DEFAULT_NAMESPACE, Call, Decision, GateRequest, LockResult, Outcome, Report, Tier, Verdict
 from callosum.operations import BY_NAME, Gate
 from callosum.policy.table import fallback as verdict_without_gate
@@ -276,8 +276,8 @@ class CallosumClient(Gate):
                 if lost:
                     self._give_up(asked)
                 raise
-        except StoreUnavailable:
-            if lost:
+        except StoreUnavailable as error:
+            if lost or (isinstance(error, Unconfirmed) and error.id is not None):
                 self._give_up(asked)
             raise
         except RequestRefused as error:

@@ -24,6 +24,7 @@ Found = tuple[bytes, bytes]
 encode: Final = msgspec.msgpack.Encoder().encode
 """How every record is written."""
 OF_ENTRY: Final = ord("a")
+OF_KEY: Final = ord("k")
 """Letter of the records that belong to a journal entry: the entry's position ends the name, and they go with it."""
 SELDOM: Final = (ord("c"), ord("p"))
 """Letters of the records that a call asks for under a name of its own, which are seldom there."""

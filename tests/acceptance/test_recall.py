@@ -189,6 +189,42 @@ def test_range_that_shows_what_a_cached_record_denies_is_read_again(two: tuple[R
     assert seen[-1] == [KEY]
 
 
+def test_decision_stands_behind_a_lease_that_came_and_went_before_its_commit(three: tuple[StoreScript, ...]) -> None:
+    """Nothing that the step knew has changed in the end; the journal must not tell that both held the key at once."""
+    mine, other, _ = three
+    noted(mine)
+    seen: list[View] = []
+
+    def step(view: View) -> Change:
+        seen.append(view)
+        if len(seen) == 1:
+            other.settle(other.act("doug", KEY, lock=True, state=State.OPEN), State.CANCELLED)
+        return Change((mine.entry("mira", [KEY], tier=4),), Opening(State.OPEN, view.now + LEASE))
+
+    (id,) = mine.run(mine.scope("mira", [KEY]), step).ids
+    assert (mine.store.entries()[-1].seq, len(seen)) == (id, 2)
+
+
+def test_decision_stands_behind_a_release_that_it_has_seen(
+    two: tuple[RedisStore, RedisStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = map(StoreScript, two)
+    mine.act("mira", "doc:warm")
+    held = other.act("doug", KEY, lock=True, state=State.OPEN)
+    scan, ended = RedisTransaction.scan, list[int]()
+
+    def late(self: RedisTransaction, *words: Any, **more: Any) -> Any:
+        if self.engine is two[0].engine and not ended:
+            ended.append(held)
+            other.settle(held, State.CANCELLED)
+        return scan(self, *words, **more)
+
+    monkeypatch.setattr(RedisTransaction, "scan", late)
+    id = mine.act("mira", TREE, state=State.OPEN)
+    assert ended
+    assert [entry.seq for entry in two[0].entries()][-1] == id
+
+
 def test_data_lost_between_view_and_change_causes_a_new_view(two: tuple[RedisStore, RedisStore]) -> None:
     """As after a fail-over to a replica that had received nothing; the connection stays usable."""
     script = StoreScript(two[0])

@@ -65,6 +65,11 @@ def taken_over_when_it_ran_out(told: CheckedHistory) -> None:
     told.ends(1020, "doug", "d1", 1010, 1021)
 
 
+def light_call_again_when_its_time_has_run_out(told: CheckedHistory) -> None:
+    told.opens(1, "mira", "m1", tier=1)
+    told.opens(1001, "mira", "m1", tier=1)
+
+
 def both_only_warn(told: CheckedHistory) -> None:
     told.grant(0, "mira", "m1", 1, tier=3)
     told.grant(2, "doug", "d1", 2, tier=3)
@@ -316,6 +321,11 @@ def decided_twice(told: CheckedHistory) -> None:
     told.opens(5, "mira", "m1")
 
 
+def light_call_decided_twice_while_it_is_open(told: CheckedHistory) -> None:
+    told.opens(1, "mira", "m1", tier=1)
+    told.opens(1000, "mira", "m1", tier=1)
+
+
 def ended_twice(told: CheckedHistory) -> None:
     one_after_another(told)
     told.entry(30, Did.COMPLETE, "doug", action=10_000, outcome=Outcome.FAILED)
@@ -449,6 +459,7 @@ BAD = (
     (report_lost, "nothing lost"),
     (renewal_lost, "nothing lost"),
     (decided_twice, "nothing doubled"),
+    (light_call_decided_twice_while_it_is_open, "nothing doubled"),
     (ended_twice, "nothing doubled"),
     (another_outcome, "outcomes"),
     (two_outcomes_told, "outcomes"),

@@ -18,7 +18,7 @@ from psycopg_pool import PoolTimeout
 from callosum.errors import StoreError
 from callosum.model import Entry
 from callosum.stores import names
-from callosum.stores.port import OF_ENTRY, SELDOM, Found, Overtaken, Written, encode
+from callosum.stores.port import OF_ENTRY, OF_KEY, SELDOM, Found, Overtaken, Written, encode
 from callosum.stores.postgres import statements as sql
 from callosum.stores.postgres.connections import is_connection_lost
 from callosum.stores.postgres.locks import EVERY, Locks
@@ -153,6 +153,9 @@ class PostgresTransaction(PostgresReader):
                 line.send(sql.ADD, (self._token, *columns_of(one)))
             if changed:
                 self._put(line, changed)
+            if any(record is False and name[0] == OF_KEY for name, record in changed.items()):
+                # Who knew that the key had no record finds that again. He must not write an earlier moment than ours.
+                line.send(sql.RAISE_FACT, (sql.FLOOR, str(entries[-1].seq if entries else self.now)))
             if dropped:
                 was = {names.id_in(name): at for name, at in self.revisions.items() if name[0] == OF_ENTRY}
                 seqs = [entry.seq for entry in dropped]

@@ -105,6 +105,27 @@ if not is_true then
   return changed
 end
 
+-- A record of a key or a lease that came and went leaves no trace, and what it stood for must not be later in the journal than
+-- what this transaction writes.
+local function is_before(a, b)  -- in the order of bytes, whatever the server's locale
+  for i = 1, math.min(#a, #b) do
+    if string.byte(a, i) ~= string.byte(b, i) then return string.byte(a, i) < string.byte(b, i) end
+  end
+  return #a < #b
+end
+
+if check ~= '' and span > 0 then
+  local absent = {}
+  for i = 1, #names do absent[names[i]] = revisions[i] == '' end
+  for _, name in ipairs(call('ZRANGEBYSCORE', tag .. 'gone', moment, '+inf')) do
+    local was_read = absent[name]
+    for i = 1, #ranges, 3 do
+      was_read = was_read or (not is_before(name, ranges[i]) and is_before(name, ranges[i + 1]))
+    end
+    if was_read then return {2, clock, last} end
+  end
+end
+
 if check ~= '' then
   local taken = span > 0 and (moment <= floor or call('ZCOUNT', tag .. 'j', moment, moment + span - 1) > 0)
   if check == 'clock' then
@@ -124,7 +145,9 @@ end
 for _, name in ipairs(gone) do
   call('HDEL', tag .. 'r', name)
   call('ZREM', tag .. 'n', name)
+  if string.byte(name) == 107 or string.byte(name) == 108 then call('ZADD', tag .. 'gone', moment, name) end
 end
+if #gone > 0 then call('ZREMRANGEBYSCORE', tag .. 'gone', '-inf', clock - 2 * tonumber(ARGV[6])) end
 for i = 1, #entries, 3 do
   local score = entries[i]
   call('ZREMRANGEBYSCORE', tag .. 'j', score, score)  -- only a copy writes an entry again

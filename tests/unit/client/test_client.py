@@ -464,6 +464,16 @@ def test_what_the_gate_said_of_its_store_outlives_later_tries(
         assert (sum(request.target != "/late" for request in peer.seen) > 1) is (then is not None)
 
 
+@pytest.mark.parametrize("id", [None, 7])
+def test_call_whose_decision_may_be_in_force_is_given_up(clients: Clients, id: int | None) -> None:
+    passing = Clock(100.0)
+    with Peer(replies({**STORE, "id": id} if id else STORE, 503)) as peer:
+        client = clients(peer.url, sleep=lambda _: passing.sleep(10), clock=passing)
+        with pytest.raises(StoreUnavailable):
+            client.intercept(LOOK)
+        assert client._spool.waiting() is (id is not None)
+
+
 def test_a_call_may_wait_longer_than_the_deadline(clients: Clients) -> None:
     passing = Clock(100.0)
 
