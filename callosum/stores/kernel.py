@@ -44,6 +44,8 @@ _T = TypeVar("_T")
 MOST_TRIES: Final = 64
 """Number of times that a batch runs at most, because others changed meanwhile what it had read."""
 _OPENED: Final = frozenset((State.OPEN, State.QUEUED))
+_EXAMINED_LIVE: Final = 1000
+"""Number of other sessions' newest unreported actions that ``underway`` examines."""
 
 
 class Kernel:
@@ -182,11 +184,15 @@ class Kernel:
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
         with self._engine.snapshot() as reader:
-            live = _live(Draft(reader), namespace, None)
+            draft, own = Draft(reader), {names.digest(session) for session in sessions}
+            found = sorted([name for name, _ in draft.under(names.named(b"o", namespace))], key=names.id_in)
+            older = [name for name in found[:-_EXAMINED_LIVE] if name[17:33] in own]
+            records = _records(draft, older + found[-_EXAMINED_LIVE:])
         return [
             self._shown(one)
-            for one in reversed(live)
-            if one.action.session in sessions or (one.action.tier >= floor and one.action.state in _OPENED)
+            for one in reversed(records)
+            if one.live()
+            and (one.action.session in sessions or (one.action.tier >= floor and one.action.state in _OPENED))
         ][:limit]
 
     def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:

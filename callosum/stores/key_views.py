@@ -27,6 +27,8 @@ BELOW: Final = 5_000
 _STALE: Final = 64
 """Number of newest changes below a tree that are compared with what the session has read there."""
 _READ, _WRITE, _APPEND = Mode.READ, Mode.WRITE, Mode.APPEND  # an enum's attributes are slow
+_NEARBY: Final = 1000
+"""Number of a key's newest live actions that ``around`` examines."""
 _UNMARKED: Final = MarkRecord("", "")
 
 
@@ -71,7 +73,8 @@ class KeyReader:
             records = [record for name in covering(key.name) if (record := self._key(name))]
             for record in (*records, *below.keys):
                 acts = [action for action in self._newest(record, _READ) if action.session not in mine]
-                live = [one for one in self._actions(record.key, record.live) if one.session not in mine][::-1]
+                live = self._actions(record.key, record.live[-_NEARBY:])
+                live = [one for one in reversed(live) if one.session not in mine]
                 lost = [action for action in live if action.state is State.UNKNOWN]
                 open_ = [action for action in live if action.state is not State.UNKNOWN]
                 acts.sort(key=_changed, reverse=True)

@@ -117,7 +117,7 @@ end
 if check ~= '' and span > 0 then
   local absent = {}
   for i = 1, #names do absent[names[i]] = revisions[i] == '' end
-  for _, name in ipairs(call('ZRANGEBYSCORE', tag .. 'gone', moment, '+inf')) do
+  for _, name in ipairs(call('ZRANGEBYSCORE', tag .. 'gone', '(' .. ARGV[3], '+inf')) do
     local was_read = absent[name]
     for i = 1, #ranges, 3 do
       was_read = was_read or (not is_before(name, ranges[i]) and is_before(name, ranges[i + 1]))
