@@ -129,7 +129,7 @@ class SecretShape:
 
 
 class _Assignments(SecretShape):
-    """The values under secret names. The groups of the pattern are a name and the separator behind it, twice."""
+    """The values under secret names. The pattern has two forms, each with a group for name and separator."""
 
     @cached_property
     def _value(self) -> Any:

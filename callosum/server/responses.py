@@ -89,9 +89,8 @@ class RequestRun:
                 awaited = self._coroutine.send(None)
         except BaseException as end:  # noqa: BLE001 - it is reported
             self._running.discard(self)
-            if type(end) is not StopIteration and not isinstance(
-                end, asyncio.CancelledError
-            ):  # whoever resumed it goes on
+            # Whoever resumed it goes on.
+            if not isinstance(end, StopIteration | asyncio.CancelledError):
                 self._loop.call_exception_handler({"message": "a request failed", "exception": end})
             return
         self._waits_for = awaited

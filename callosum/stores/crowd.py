@@ -105,7 +105,7 @@ class Crowd:
     def view(
         self, asker: AskingCall, live: Sequence[int], renewed: int, fetch: Fetch
     ) -> tuple[list[Action], tuple[ActionGroup, ...]]:
-        """Return those of the live actions that a view shows in full, and the others by sort.
+        """Return the live actions that a view shows in full, and the others by sort.
 
         ``renewed`` is ``KeyRecord.renewed``: until it changes, no action has another time limit.
         """

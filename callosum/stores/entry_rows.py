@@ -17,7 +17,7 @@ _OUTCOMES: Final = {outcome.value: outcome for outcome in Outcome}
 
 
 def entry_of(row: Sequence[Any]) -> Entry:
-    """Return the entry of a row with its thirteen columns; an entry about an action has those of its opening."""
+    """Return the entry in thirteen columns. One about an action has its tool, tier and keys from the opening."""
     seq, event, namespace, session, action, run, tool, tier, verdict, rule, outcome, keys, body = row[:13]
     return Entry(
         event=_EVENTS[event],

@@ -89,7 +89,7 @@ class Rules:
         return rule is not None and rule(name, record)
 
     def load(self, found: Sequence[tuple[bytes, Any]]) -> None:
-        """Read at once what the rules ask about those of these records that are old."""
+        """Read, in one question, what the rules must know of the old records among these."""
         wanted: list[bytes] = []
         for name, record in found:
             kind = name[:1]
@@ -266,7 +266,7 @@ def dated(action: Action) -> int:
 
 
 def free(draft: Draft, entries: Sequence[Entry], horizon: int) -> list[Entry]:
-    """Return those of these entries that may leave.
+    """Return the entries that may leave.
 
     An action's record goes with the entry that opened it, so the entry stays while another record names the action, and
     while it is live, remembered, or evidence since the horizon.

@@ -93,7 +93,7 @@ class Reader(Protocol):
     """Names of the records that the kernel took from ``known`` or read, for an engine that compares them at commit."""
 
     def get(self, names: Sequence[bytes]) -> list[Found]:
-        """Return those of these records that there are, in any order."""
+        """Return the records with these names, in any order; absent ones are left out."""
         ...
 
     def scan(self, start: bytes, end: bytes, limit: int, *, newest: bool = False) -> list[Found]:

@@ -31,7 +31,7 @@ READS: Final = 8
 PRINTS: Final = 32
 """Number of newest actions that are found by one digest on one key."""
 SESSIONS: Final = LATEST + 1
-"""Number of sessions of which a key remembers the newest change: those of a view and the one that asks."""
+"""A key remembers the newest change of so many sessions: as many as a view shows, and the one that asks."""
 Act = tuple[int, int, bool]
 """A change of a key: the action's id, its tier, and whether it appends."""
 _ACTED: Final = tuple(ACTED)

@@ -6,7 +6,8 @@ steps run again, on the answer of that script. After three times the transaction
 until it is over, nobody else changes what it read.
 
 Moments come from the server and entries need not be written in their order, so calls on different keys do not hold each
-other up. What a reader was shown is complete nevertheless: reading raises a floor, and no entry is written below it.
+other up. What a reader was shown is complete nevertheless: reading raises a floor, and no entry is written below it. An
+entry is later than the end of every lease that its step counted as over: otherwise the steps run again.
 
 A batch that is sent again because its answer was lost is written once: the revision of what it wrote is its own, and a
 change is only looked for under names that nobody else could have given that revision.
@@ -197,8 +198,7 @@ class RedisTransaction(RedisReader):
         if self._newer:
             self._again(names, self._newer)
         if entries and entries[0].seq <= self.last and self.keeps and not self._injected:
-            # What was read may have been written after the moment of these entries: a grant would stand before the
-            # release that made room for it. Nothing of that need be read again, since the commit compares it.
+            # What was read may be later than these entries. It need not be read again, since the commit compares it.
             self._again(names, {}, answers=self._answers)
         puts, gone = values(changed, entries)
         token = engine.token()

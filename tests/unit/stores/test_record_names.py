@@ -1,4 +1,4 @@
-"""Names of records: for any text, their order and ranges are those of the keys."""
+"""Records' names keep the order of the keys, and a tree is one range of them, whatever the text."""
 
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
