@@ -29,7 +29,12 @@ def half_of_line(number: int) -> str:
     return TEST if number % 2 else TUNING
 
 
-def _rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:
+def aside(catalogue: str) -> str:
+    """Which half a catalogue belongs to, or a kind of rows: a third of them is ``test``, by the hash of its name."""
+    return TUNING if blake2b(catalogue.encode()).digest()[1] % 3 else TEST
+
+
+def rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     path = folder / name
     if not path.is_file():
         raise Missing(f"{path} is not there: name the folder of the recorded traffic with --data DIR")
@@ -52,15 +57,14 @@ class Tool:
     effect: str | None
     basis: str
     tiers: tuple[int, ...]
-    line: int | None = None
 
     @property
     def half(self) -> str:
-        return half(f"{self.source}/{self.suite}/{self.name}") if self.line is None else half_of_line(self.line)
+        return half(f"{self.source}/{self.suite}/{self.name}")
 
 
 def tools(folder: Path, name: str = "tools.jsonl") -> list[Tool]:
-    """The tools of a file: ``tools.jsonl``, or ``tools-more.jsonl`` with ten more catalogues."""
+    """The tools of a file: ``tools.jsonl``, or ``tools-more.jsonl`` with fourteen more catalogues."""
     return [
         Tool(
             row["source"],
@@ -72,9 +76,8 @@ def tools(folder: Path, name: str = "tools.jsonl") -> list[Tool]:
             row["effect"],
             row["effect_basis"] or "",
             tuple(row["tiers_accepted"] or ()),
-            None if name == "tools.jsonl" else number,
         )
-        for number, row in enumerate(_rows(folder, name))
+        for row in rows(folder, name)
     ]
 
 
@@ -102,7 +105,7 @@ class Recorded:
 def traces(folder: Path) -> list[list[Recorded]]:
     """All tasks with their calls in order."""
     found: dict[tuple[str, str, str], list[tuple[int, Recorded]]] = {}
-    for row in _rows(folder, "traces.jsonl"):
+    for row in rows(folder, "traces.jsonl"):
         call = Recorded(
             row["source"], row["suite"], row["task"], row["tool"], row["args"], row["state_changed"], row["error"]
         )
@@ -133,7 +136,7 @@ class Pair:
 
 def pairs(folder: Path) -> list[Pair]:
     found = []
-    for row in _rows(folder, "conflicts.jsonl"):
+    for row in rows(folder, "conflicts.jsonl"):
         a, b = (
             Recorded(row["source"], row["suite"], one["task"], one["tool"], one["args"], result=one.get("result"))
             for one in (row["a"], row["b"])
@@ -158,7 +161,7 @@ class Line:
 
 
 def shell(folder: Path) -> list[Line]:
-    return [Line(row["command"], row["label"] == "dangerous", row["source"]) for row in _rows(folder, "shell.jsonl")]
+    return [Line(row["command"], row["label"] == "dangerous", row["source"]) for row in rows(folder, "shell.jsonl")]
 
 
 @dataclass(frozen=True)
@@ -180,13 +183,5 @@ def hard(folder: Path) -> list[Script]:
     """Lines whose harm hides, and harmless lines that look harmful."""
     return [
         Script(row["command"], (4,) if row["label"] == "harmful" else (0, 1, 2), row["kind"], half_of_line(number))
-        for number, row in enumerate(_rows(folder, "shell-hard.jsonl"))
-    ]
-
-
-def everyday(folder: Path) -> list[Script]:
-    """Scripts of npm packages."""
-    return [
-        Script(row["command"], tuple(row["accepted"]), row["script"], half_of_line(number))
-        for number, row in enumerate(_rows(folder, "shell-everyday.jsonl"))
+        for number, row in enumerate(rows(folder, "shell-hard.jsonl"))
     ]

@@ -50,6 +50,9 @@ ids in what the look brought back count where the recording holds it (a field `r
 the first two lines is what is a matter of policy, decided by what the command does: removing named things below the
 working folder or anything below `/tmp`, pushing to a protected branch without force, deleting or moving another
 branch.""",
+    "acts": """The same act as a tool and as a command line; forty grave and forty mild verbs, each with thirty-two
+objects, as tools; rows by class and after public reports; fourteen more catalogues. The acts and verbs were written for
+this measure. Of each recorded set the test half is a third, by catalogue or kind.""",
     "incidents": """Real reports, played call by call with a host that pauses. Opposites are scenarios of our own.""",
     "keys": """Pairs of calls of two sessions that name what they act on in few words, written by hand before the code
 they judge: a reply that names only its thread, a channel or a person by name, a payment by its reference, a thing by an

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from bench.quality import conflicts, data, folders, incidents, keys, sessions, shell, speed, tools
+from bench.quality import acts, conflicts, data, folders, incidents, keys, sessions, shell, speed, tools
 from bench.quality.figures import Part, bar_of, shown
 from bench.quality.page import page, picture
 
@@ -26,6 +26,7 @@ PARTS: Mapping[str, Callable[[Path], Part]] = {
     "tools": tools.run,
     "conflicts": conflicts.run,
     "shell": shell.run,
+    "acts": acts.run,
     "incidents": incidents.run,
     "keys": keys.run,
     "folders": folders.run,

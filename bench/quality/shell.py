@@ -54,9 +54,7 @@ def run(folder: Path) -> Part:
     told = ", ".join(
         f"{count} {'dangerous' if bad else 'safe'} ({kind})" for (kind, bad), count in sorted(excused.items())
     )
-    part.notes.append(
-        "Harm that hides, what looks harmful and the scripts of npm packages are split by line, every other one."
-    )
+    part.notes.append("Harm that hides and what looks harmful are split by line, every other one.")
     part.notes.append(
         f"Policy, left out of the first two: {told or 'none'} in the test half; see bench/quality/policy.py."
     )
@@ -64,22 +62,16 @@ def run(folder: Path) -> Part:
 
 
 def _scripts(part: Part, folder: Path) -> None:
-    """Lines that are hard to read, and those that people run every day."""
-    harm, harmless, everyday = Tally(), Tally(), Tally()
+    """Lines that are hard to read."""
+    harm, harmless = Tally(), Tally()
     for line in data.hard(folder):
         found = judge("Bash", {"command": line.command})
         (harm if line.harmful else harmless).add(line.half, (found.tier in line.tiers) == line.harmful)
         if found.tier not in line.tiers:
             part.mistake(line.half, "shell.hard", f"{line.kind}: {line.command}", f"tier {found.tier}: {found.why}")
-    for line in data.everyday(folder):
-        found = judge("Bash", {"command": line.command})
-        everyday.add(line.half, found.tier in line.tiers)
-        if found.tier not in line.tiers:
-            part.mistake(line.half, "shell.everyday", line.command, f"tier {found.tier}: {'; '.join(found.why)}")
     part.rows += [
         Row("harm that hides, at tier 4", "Callosum", harm.halves),
         Row("harmless, but looks harmful, at tier 3 or 4", "Callosum", harmless.halves, None, "at most"),
-        Row("scripts of npm packages: tier accepted", "Callosum", everyday.halves),
     ]
 
 

@@ -45,7 +45,6 @@ def run(folder: Path) -> Part:
         _effects(part, who, answer, over)
     for who, answer, _ in ways:
         _tiers(part, who, answer, [tool for tool in rows if tool.tiers])
-    _more(part, data.tools(folder, "tools-more.jsonl"))
     _calls(part, folder)
     _called(part, folder)
     part.notes.append(
@@ -53,29 +52,6 @@ def run(folder: Path) -> Part:
         "Tools are judged without arguments, by name, description and schema."
     )
     return part
-
-
-def _more(part: Part, rows: list[Tool]) -> None:
-    """Ten more catalogues, in rows of their own."""
-    right, lost, raised, tiers = Tally(), Tally(), Tally(), Tally()
-    for tool in rows:
-        effect, tier, why = _said(_hidden(tool))
-        if tool.effect:
-            right.add(tool.half, effect == tool.effect)
-            (lost if tool.effect == "write" else raised).add(tool.half, effect != tool.effect)
-            if effect != tool.effect:
-                part.mistake(tool.half, "tools.more", _told(tool), f"tier {tier}: {why}")
-        if tool.tiers:
-            tiers.add(tool.half, tier in tool.tiers)
-            if tier not in tool.tiers:
-                part.mistake(tool.half, "tools.more", f"{_told(tool)}  accepted {list(tool.tiers)}", f"tier {tier}")
-    who = "Callosum, hints hidden"
-    part.rows += [
-        Row("ten more catalogues: read or write", who, right.halves),
-        Row("ten more catalogues: writes called reads", who, lost.halves, None, "at most"),
-        Row("ten more catalogues: reads called writes", who, raised.halves, None, "at most"),
-        Row("ten more catalogues: tier accepted", who, tiers.halves),
-    ]
 
 
 _FORMS: Final[tuple[Callable[[str, dict[str, Any]], tuple[str, dict[str, Any]]], ...]] = (

@@ -318,10 +318,11 @@ def folder(tmp_path: Path) -> Path:
             for command, label in (("rm -rf /srv", "harmful"), ("ls", "harmful"), ("ls -l", "harmless"))
             for number in range(12)
         ],
-        "shell-everyday": [
-            {"command": f"ls #{number}", "script": "list", "accepted": [0] if number % 2 else [1]} for number in range(12)
-        ],
+        "shell-everyday": [{"command": "ls", "script": "list", "accepted": [number % 2]} for number in range(12)],
+        "shell-classes": [{"command": "rm -rf /", "kind": kind, "accepted": [4]} for kind in ("x", "harmless: y")],
+        "reports-explain": [{"class": "c", "call": {"tool": "write_file", "params": FILE}, "want": want} for want in ({"tier_max": 1, "key": "file:", "mode": "write"}, {"not_key": "file:"}, {"tier_min": 1})],
     }  # fmt: skip
+    rows["calls"] = rows["reports-passing"] = rows["reports-explain"][:1]
     rows["tools-more"] = rows["tools"]
     for name, lines in rows.items():
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -349,11 +350,10 @@ def test_the_whole_run_writes_figures_page_and_picture(tmp_path: Path, capsys: p
         for what in (
             "harm that hides, at tier 4",
             "harmless, but looks harmful, at tier 3 or 4",
-            "scripts of npm packages: tier accepted",
         )
-    ] == [(12, 24), (0, 12), (6, 12)]
+    ] == [(12, 24), (0, 12)]
+    assert [one["whole"]["hits"] for one in figures["parts"][3]["rows"]][3:9] == [1, 1, 1, 2, 1, 6]
     tools = {one["what"]: one["whole"] for one in figures["parts"][0]["rows"] if one["who"] != "verb in the name"}
-    assert tools["ten more catalogues: writes called reads"]["hits"] == 12
     assert tools["recorded calls made by a tool that calls others: below the call itself"]["total"] == 12
     page = files[1].read_text()
     assert page.startswith("# How well it judges")

@@ -25,7 +25,6 @@ TIERS: list[tuple[str, dict[str, Any], int]] = [
     ("x" * 1000, {}, 1),
     ("get_or_create_label", {}, 1),
     ("create_or_update_file", {}, 1),
-    ("update_contact", {}, 1),
     ("create_draft_email", {}, 1),
     ("add_reaction", {}, 2),
     ("post_message", {}, 2),
@@ -37,13 +36,11 @@ TIERS: list[tuple[str, dict[str, Any], int]] = [
     ("scheduleMeeting", {}, 3),
     ("accept_invitation", {}, 3),
     ("decline_meeting", {}, 3),
-    ("book_flight", {}, 3),
     ("cancel_order", {}, 3),
     ("place_order", {}, 3),
     ("reply_in_thread", {}, 3),
     ("merge_pull_request", {}, 3),
     ("create_payment", {}, 4),
-    ("pay_invoice", {}, 4),
     ("transfer_money", {}, 4),
     ("cancel_subscription", {}, 4),
     ("update_password", {}, 4),
@@ -64,7 +61,6 @@ TIERS: list[tuple[str, dict[str, Any], int]] = [
     ("delete_topic_subscription", {}, 4),
     # a merge of the work of others, or of parts of one's own document
     ("merge_branches", {}, 3),
-    ("merge_contacts", {}, 3),
     ("merge_cells_vertically", {}, 1),
     ("merge_pdf_files", {}, 1),
     ("user_two_factor_disable", {}, 4),
@@ -73,9 +69,7 @@ TIERS: list[tuple[str, dict[str, Any], int]] = [
     # a message taken from a queue is gone from it
     ("xreadgroup", {}, 1),
     ("blpop", {}, 1),
-    ("zmscore", {}, 0),
     ("deauthorize_app", {}, 3),
-    ("exponentiate", {}, 0),
     ("disassociate_plan", {}, 1),
     ("transfer", {"amount": 5, "to": "x"}, 4),
     ("manage_tickets", {"action": "list"}, 0),
@@ -149,15 +143,7 @@ KEYS: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("run_sql", {"sql": "update Users set a=1; insert into log values (1)"}, [("table:users", W), ("table:log", A)]),
     ("fetch", {"url": "https://x.org/a/"}, [("url:https://x.org/a", R)]),
     ("frobnicate", {"limit": 5, "verbose": True}, []),
-    (
-        "create_event",
-        {"title": "x", "start_time": "2026-05-19T16:05", "end_time": "2026-05-19T16:31"},
-        [
-            ("slot:primary/2026-05-19/16:00", W),
-            ("slot:primary/2026-05-19/16:15", W),
-            ("slot:primary/2026-05-19/16:30", W),
-        ],
-    ),
+    ("create_event", {"title": "x", "start_time": "2026-05-19T16:05", "end_time": "2026-05-19T16:31"}, [(f"slot:primary/2026-05-19/16:{minute}", W) for minute in ("00", "15", "30")]),
     ("schedule_meeting", {"start": "2026-05-19T18:00+02:00", "duration": 15, "calendar_id": "c"}, [("slot:c/2026-05-19/16:00", W), ("calendar:c|event", A)]),
 ]  # fmt: skip
 
