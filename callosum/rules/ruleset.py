@@ -30,7 +30,7 @@ from callosum.rules.keys import APPEND
 from callosum.rules.lexicon import lists
 from callosum.rules.match import NOTHING, Index
 from callosum.rules.opposites import about_itself
-from callosum.rules.parse import KeyTemplate, Rule, default_rules, parse_file
+from callosum.rules.parse import Rule, default_rules, parse_file
 from callosum.rules.protected import GUARDS
 from callosum.rules.standing import by_tool
 from callosum.rules.template import Derive, compile_template, takes_params, thread_alone
@@ -70,13 +70,9 @@ class _Compiled:
         self.rule = rule
         self.floor = floor
         self.commands = commands  # what it matches is judged as a command line
-        self.derive: list[tuple[Derive, Mode | None]] = [_compiled(one) for one in rule.keys]
-        self.derive += [(one, APPEND) for key in rule.keys if (one := thread_alone(key.key)) is not None]
+        self.derive: list[tuple[Derive, Mode | None]] = [(compile_template(key.key), key.mode) for key in rule.keys]
+        self.derive += [(thread, APPEND) for key in rule.keys if (thread := thread_alone(key.key)) is not None]
         self.why: tuple[str, ...] = (f"rule {rule.name}",)
-
-
-def _compiled(template: KeyTemplate) -> tuple[Derive, Mode | None]:
-    return compile_template(template.key), template.mode
 
 
 class RuleSet:
@@ -102,7 +98,7 @@ class RuleSet:
         self._hasher = Hasher(secret)
         self._secrets = SecretDigests(secret)
         self._guard = Guard(protected, ports)
-        # A rule that names no tool decides for calls that nothing else knows; see ``_beyond``.
+        # A rule that names no tool decides for calls that nothing else knows; see ``_assembled``.
         # The shipped rules for shells only name what a line speaks of: the line itself is read. So is it for
         # a user's copy of such a rule, which is there for its cells.
         lines = {(rule.pattern, rule.keys) for rule in rules[user:] if not lex.RULED_SHELL_TOOLS.isdisjoint(rule.tools)}
@@ -282,13 +278,14 @@ class RuleSet:
     def _classify(
         self, call: Call, params: Mapping[str, Any], *, depth: int = 0, alone: bool = False
     ) -> Classification:
-        """``alone``: without the calls of other tools in it, which are ``depth`` deep."""
+        """Classify a call that is ``depth`` calls deep; ``alone``: without the calls of other tools in it."""
         shape = shapes.of(params)
         if shape.lines and not alone:
-            shells = call.tool in lex.RULED_SHELL_TOOLS or shell.runs_commands(call.tool)
-            lines = shape.lines if shells else tuple([name for name in shape.lines if name in lists.COMMAND_PARAMS])
+            lines = shape.lines
+            if not _is_shell(call.tool):
+                lines = tuple([name for name in lines if name in lists.COMMAND_PARAMS])
             if read := command.readings(params, lines):
-                return self._calling(call, params, [(call.tool, one) for one in read], depth, readings=True)
+                return self._calling(call, params, [(call.tool, reading) for reading in read], depth, readings=True)
         if shape.calling and not alone and (made := acts.calls(call.tool, params)):
             return self._calling(call, params, made, depth)
         hints = _NO_HINTS
@@ -305,14 +302,14 @@ class RuleSet:
                 if danger:
                     return self._guarded(call, params, shape, danger)
         place = self._index.first(call.tool, params)
-        if place == NOTHING:
-            return self._judged(call, params, shape, hints, None, line if shell.runs_commands(call.tool) else None)
-        compiled = self._compiled[place]
-        if compiled.floor:
-            return self._beyond(call, params, shape, hints, compiled, line)
-        if compiled.commands and line is not None:
-            return self._judged(call, params, shape, hints, None, line, compiled)
-        return self._ruled(call, params, shape, hints, compiled)
+        compiled, floor = None if place == NOTHING else self._compiled[place], None
+        if compiled is not None and compiled.floor:
+            floor = compiled
+            place = self._defaults.first(call.tool, params)
+            compiled = None if place == NOTHING else self._compiled[self._user + place]
+        if compiled is None and line is not None and not shell.runs_commands(call.tool):
+            line = None
+        return self._assembled(call, params, shape, hints, compiled, floor, line)
 
     def _calling(
         self,
@@ -330,18 +327,10 @@ class RuleSet:
         """
         found = self._classify(call, params, alone=True)
         if depth >= _DEEPEST:
-            tier = max(found.tier, Tier.HIGH)
-            return replace(
-                found, tier=tier, effect="write", why=(*found.why, "calls within calls, too deep to be read")
-            )
-        inner = [
-            self._classify(
-                replace(call, tool=tool, params=given, action=None, description=None, schema=None, annotations=None),
-                given,
-                depth=depth + 1,
-            )
-            for tool, given in made
-        ]
+            why = (*found.why, "calls within calls, too deep to be read")
+            return replace(found, tier=max(found.tier, Tier.HIGH), effect="write", why=why)
+        bare = replace(call, action=None, description=None, schema=None, annotations=None)
+        inner = [self._classify(replace(bare, tool=tool, params=given), given, depth=depth + 1) for tool, given in made]
         if readings:
             inner.append(found)
         gravest = max(inner, key=lambda one: (one.tier, one.rule == _GUARD, one.verdict.gravity if one.verdict else 0))
@@ -351,14 +340,9 @@ class RuleSet:
             return found
         touched = keys.merge([key for one in sorted(inner, key=lambda one: -one.tier) for key in one.keys])[0]
         effect = "write" if gravest.tier else found.effect
-        content = self._content(
-            call,
-            params,
-            shapes.of(params),
-            repeats=gravest.content.repeats,
-            stance=gravest.content.stance,
-            keys=touched if effect != "read" else (),
-        )
+        repeats, stance = gravest.content.repeats, gravest.content.stance
+        changed = touched if effect != "read" else ()
+        content = self._content(call, params, shapes.of(params), repeats=repeats, stance=stance, keys=changed)
         calls = "more than one param can be its command: the gravest counts"
         if not readings:
             calls = f'it calls "{keys.clean(made[inner.index(gravest)][0])[:64]}"'
@@ -380,33 +364,29 @@ class RuleSet:
             seen = look(call.tool, params, shape)
             if seen.effect != "read" and (kind == "write" or seen.verb in lex.TAKES_AWAY_TREE):
                 return reason, None
-        judged = None
+        judged, guard = None, self._guard
         if shape.commands:
-            shells = call.tool in lex.RULED_SHELL_TOOLS or shell.runs_commands(call.tool)
-            others = [] if shells and len(shape.commands) == 1 else self._lines(params, shape)
-            line = None
+            shells = _is_shell(call.tool)
+            others = (
+                [] if shells and len(shape.commands) == 1 else [guard.line(params[name]) for name in shape.commands]
+            )
             if shells or others:
                 line = shell.of_call(
-                    params, call.cwd, self._shell, call.worktree, self._guard, call.tool, call.home, call.worktrees
+                    params, call.cwd, self._shell, call.worktree, guard, call.tool, call.home, call.worktrees
                 )
-            if line is not None:
-                tier, effect, touched, repeats, stance, why, danger, _ = line
-                if danger:
-                    return danger, None
-                judged = Judgement(tier, effect, touched, repeats, stance, whole=False, why=why)
+                if line is not None:
+                    tier, effect, touched, repeats, stance, why, danger, _ = line
+                    if danger:
+                        return danger, None
+                    judged = Judgement(tier, effect, touched, repeats, stance, whole=False, why=why)
             for text in others:
-                danger = shell.judge(text, call.cwd, policy=self._shell, guard=self._guard).danger
-                if danger:
+                if danger := shell.judge(text, call.cwd, policy=self._shell, guard=guard).danger:
                     return danger, None
         for name in shape.programs:
-            text = self._guard.code(params[name])
-            danger = shell.danger_of_code(text, call.cwd, self._guard, self._shell) if text else ""
-            if danger:
+            text = guard.code(params[name])
+            if text and (danger := shell.danger_of_code(text, call.cwd, guard, self._shell)):
                 return danger, None
         return "", judged
-
-    def _lines(self, params: Mapping[str, Any], shape: Shape) -> list[str]:
-        return [text for name in shape.commands if (text := self._guard.line(params[name]))]
 
     def _guarded(self, call: Call, params: Mapping[str, Any], shape: Shape, reason: str) -> Classification:
         content = self._content(call, params, shape, repeats=False, stance="")
@@ -415,145 +395,77 @@ class RuleSet:
             Tier.CRITICAL, _GUARD_KEYS, _GUARD, "write", content, verdict=Verdict.BLOCK, gap=False, why=why
         )
 
-    def _beyond(
+    def _assembled(
         self,
         call: Call,
         params: Mapping[str, Any],
         shape: Shape,
         hints: Mapping[str, Any],
-        floor: _Compiled,
-        line: Judgement | None,
-    ) -> Classification:
-        """Classify by a rule that names no tool: the default set and the judge may raise what it says."""
-        place = self._defaults.first(call.tool, params)
-        if place == NOTHING:
-            return self._judged(call, params, shape, hints, floor, line if shell.runs_commands(call.tool) else None)
-        compiled = self._compiled[self._user + place]
-        if compiled.commands and line is not None:
-            return self._judged(call, params, shape, hints, floor, line, compiled)
-        return self._ruled(call, params, shape, hints, compiled, floor.rule.tier)
-
-    def _ruled(
-        self,
-        call: Call,
-        params: Mapping[str, Any],
-        shape: Shape,
-        hints: Mapping[str, Any],
-        compiled: _Compiled,
-        floor: int = 0,
-    ) -> Classification:
-        rule = compiled.rule
-        tier, effect, why = rule.tier, rule.effect, compiled.why
-        if floor > tier:
-            tier, effect = floor, "write"
-            why = (*why, f"raised to tier {tier} by the rule for all tools")
-        found: list[Key] = []
-        if hints:
-            tier, effect, why = _raised(hints, tier, effect, why)
-            if "_contextKey" in hints:
-                why = _named(found, hints["_contextKey"], call.cwd, effect, why)
-        read = effect == "read"
-        for derive, mode in compiled.derive:
-            found += [Key(name, mode or keys.default_mode(name, effect)) for name in derive(call, params)]
-        if len(found) > 1:
-            merged, cut = keys.merge(found)
-            if cut:
-                why = (*why, _TOO_MANY)
-        else:
-            merged = tuple(found)
-        if self._fold or call.home is not None:
-            merged = self._spelled(merged, call)
-        merged = self._without_secrets(merged, params, shape)
-        gap = not merged and tier >= 2 and not read
-        repeats, stance, whole = rule.repeats, rule.stance, False
-        if not read and (repeats is None or stance is None or (merged and merged[0].name[:5] == "file:")):
-            seen = look(call.tool, params, shape)
-            if stance is None:
-                stance = about_itself(seen.stance, merged)
-            if repeats is None:
-                repeats = tier >= 2 and (
-                    seen.repeats
-                    or (not seen.settles and any(one.name.startswith(lists.REPEATING_KEY_KINDS) for one in merged))
-                )
-                repeats = repeats and not _harmless_twice(call, tier, merged)
-            whole = holds(seen, params)
-        content = self._content(
-            call,
-            params,
-            shape,
-            repeats=bool(repeats) and not read,
-            stance=stance or "",
-            whole=whole,
-            keys=merged if not read else (),
-            declared=hints.get("_commitment"),
-        )
-        return Classification(tier, merged, rule.name, effect, content, rule.window, rule.cells, rule.verdict, gap, why)
-
-    def _judged(
-        self,
-        call: Call,
-        params: Mapping[str, Any],
-        shape: Shape,
-        hints: Mapping[str, Any],
+        compiled: _Compiled | None,
         floor: _Compiled | None,
-        seen: Judgement | None = None,
-        matched: _Compiled | None = None,
+        seen: Judgement | None,
     ) -> Classification:
-        """Classifies a call by its looks; ``seen`` where they are known. ``matched`` is a rule for command lines."""
-        if seen is None:
-            seen = judge(call, params, shape)
-        tier, effect, why = seen.tier, seen.effect, seen.why
-        name, window, cells, verdict = "", self._window, None, None
-        if matched is not None and (
-            matched.rule.tier == tier or (matched.rule.pattern is None and tier < matched.rule.tier)
-        ):
-            rule = matched.rule
-            name, window, cells, verdict = rule.name, rule.window, rule.cells, rule.verdict
-            why = (*matched.why, *why)
-            if rule.stance:
-                seen = seen._replace(stance=rule.stance)
+        """Classify by the rule that matched, else by what the call shows.
+
+        ``compiled`` is the rule. What one for command lines matches is judged, and the rule lends its cells where it
+        agrees. ``floor`` is a rule that names no tool: the other rules and the judge may raise what it says. ``seen``
+        is how a command line is judged, None for another call.
+        """
+        rule: Rule | None
+        derived: tuple[Key, ...] = ()
+        if compiled is None or (compiled.commands and seen is not None):
+            seen = seen or judge(call, params, shape)
+            rule, tier, effect, stance, why = _judged(seen, compiled, floor)
+            derived, templates = seen.keys, floor.derive if floor is not None else []
+        else:
+            rule, seen, stance, templates = compiled.rule, None, "", compiled.derive
+            tier, effect, why = rule.tier, rule.effect, compiled.why
+            if floor is not None and floor.rule.tier > tier:
+                tier, effect = floor.rule.tier, "write"
+                why = (*why, f"raised to tier {tier} by the rule for all tools")
         found: list[Key] = []
-        if floor is not None:
-            rule = floor.rule
-            name, window, cells, verdict = rule.name, rule.window, rule.cells, rule.verdict
-            why = (*floor.why, *why)
-            if rule.tier > tier:
-                tier, effect = rule.tier, rule.effect
         if hints:
             tier, effect, why = _raised(hints, tier, effect, why)
             if "_contextKey" in hints:
                 why = _named(found, hints["_contextKey"], call.cwd, effect, why)
-        if floor is not None:
-            for derive, mode in floor.derive:
-                found += [Key(one, mode or keys.default_mode(one, effect)) for one in derive(call, params)]
-        derived = seen.keys
-        if effect != seen.effect and effect == "write":
-            derived = tuple(Key(one.name, keys.default_mode(one.name, effect)) for one in derived)
-        if found:
+        for derive, mode in templates:
+            found += [Key(name, mode or keys.default_mode(name, effect)) for name in derive(call, params)]
+        if seen is not None and derived and effect != seen.effect and effect == "write":
+            derived = tuple([Key(key.name, keys.default_mode(key.name, effect)) for key in derived])
+        if len(found) > 1 or (found and derived):
             derived, cut = keys.merge([*found, *derived])
             if cut:
                 why = (*why, _TOO_MANY)
-        if self._fold or call.home is not None:
-            derived = self._spelled(derived, call)
+        elif found:
+            derived = tuple(found)
+        if self._fold:
+            derived = keys.untagged(derived)
+        if call.home is not None:
+            derived = keys.homed(derived, call.home, call.homes)
         derived = self._without_secrets(derived, params, shape)
-        gap = tier >= 2 and effect != "read" and keys.only_read(derived)
-        repeats = seen.repeats and effect != "read" and not (call.annotations and _harmless_twice(call, tier, derived))
+        changes = effect != "read"
+        gap = tier >= Tier.MEDIUM and changes and (keys.only_read(derived) if seen is not None else not derived)
+        repeats = whole = False
+        if seen is not None:
+            repeats = seen.repeats and not (call.annotations and _harmless_twice(call, tier, derived))
+            stance, whole = about_itself(stance, derived) if stance else "", seen.whole
+        elif rule is not None:
+            repeats, stance, whole = _repetition(call, params, shape, rule, derived, tier, effect)
         content = self._content(
             call,
             params,
             shape,
-            repeats=repeats,
-            stance=about_itself(seen.stance, derived) if seen.stance else "",
-            whole=seen.whole,
-            keys=derived if effect != "read" else (),
+            repeats=repeats and changes,
+            stance=stance,
+            whole=whole,
+            keys=derived if changes else (),
             declared=hints.get("_commitment"),
         )
-        return Classification(tier, derived, name, effect, content, window, cells, verdict, gap, why)
-
-    def _spelled(self, found: tuple[Key, ...], call: Call) -> tuple[Key, ...]:
-        if self._fold:
-            found = keys.untagged(found)
-        return keys.homed(found, call.home, call.homes) if call.home is not None else found
+        if rule is None:
+            return Classification(tier, derived, "", effect, content, self._window, gap=gap, why=why)
+        return Classification(
+            tier, derived, rule.name, effect, content, rule.window, rule.cells, rule.verdict, gap, why
+        )
 
     def _without_secrets(self, found: tuple[Key, ...], params: Mapping[str, Any], shape: Shape) -> tuple[Key, ...]:
         """Replace the secrets in keys by digests: what a summary hides in the params, no key shows."""
@@ -563,14 +475,12 @@ class RuleSet:
             (shape.composed or not _SCALARS.issuperset(map(type, params.values())))
             and not _are_harmless(params, names, composed=shape.composed)
         ):
-            secrets = secrets_in(params)
-            spell = partial(self._secrets.key_without, secrets=secrets)
+            spell = partial(self._secrets.key_without, secrets=secrets_in(params))
         elif not REDACTOR.plain.issuperset(names):  # one search for the keys and the texts that a summary shows
-            is_plain(*names, *[one[:SHORT] for one in params.values() if type(one) is str])
+            is_plain(*names, *[value[:SHORT] for value in params.values() if type(value) is str])
         for name in names:
             if spell(name) != name or not name.isprintable():
-                merged = keys.merge([Key(spell(one.name), one.mode) for one in found])[0]
-                return keys.with_old_spelling(merged)
+                return keys.with_old_spelling(keys.merge([Key(spell(key.name), key.mode) for key in found])[0])
         return found
 
     def _content(
@@ -586,13 +496,8 @@ class RuleSet:
         declared: Any = None,
     ) -> Content:
         hasher = self._hasher
-        full = b""
-        if whole:
-            for name in WHOLE:
-                text = params.get(name)
-                if type(text) is str:
-                    full = hasher.whole(text)
-                    break
+        text = next((text for name in WHOLE if type(text := params.get(name)) is str), None) if whole else None
+        full = b"" if text is None else hasher.whole(text)
         origin = hasher.origin(call.origin) if call.origin else b""
         digest = hasher.digest(call.tool, params, whole=shape.said)
         commitment = None
@@ -601,18 +506,49 @@ class RuleSet:
         if not repeats:
             return Content(digest=digest, whole=full, stance=stance, origin=origin, commitment=commitment)
         words, numbers = hasher.words(params)
-        short = not words and _talk(keys) and brief(params)
-        return Content(
-            digest=digest,
-            whole=full,
-            words=words,
-            numbers=numbers,
-            brief=short,
-            repeats=True,
-            stance=stance,
-            origin=origin,
-            commitment=commitment,
+        # A phrase may be said twice where people talk.
+        talk = not keys or keys[0].mode is APPEND or keys[0].name.startswith(lists.TALK_KEY_KINDS)
+        short = not words and talk and brief(params)
+        return Content(digest, full, words, numbers, True, stance, origin, short, commitment)
+
+
+def _judged(
+    seen: Judgement, compiled: _Compiled | None, floor: _Compiled | None
+) -> tuple[Rule | None, int, str, str, tuple[str, ...]]:
+    """Return the rule whose cells count, tier, effect, stance and reason of a call that is judged by what it shows."""
+    tier, effect, _, _, stance, _, why = seen
+    lent = None
+    if compiled is not None:
+        rule = compiled.rule
+        if rule.tier == tier or (rule.pattern is None and tier < rule.tier):
+            lent, why, stance = rule, (*compiled.why, *why), rule.stance or stance
+    if floor is not None:
+        lent, why = floor.rule, (*floor.why, *why)
+        if lent.tier > tier:
+            tier, effect = lent.tier, lent.effect
+    return lent, tier, effect, stance, why
+
+
+def _repetition(
+    call: Call, params: Mapping[str, Any], shape: Shape, rule: Rule, found: tuple[Key, ...], tier: int, effect: str
+) -> tuple[bool, str, bool]:
+    """Return for a call that a rule decides whether it has its effect again, its stance, and whether it is whole."""
+    repeats, stance = rule.repeats, rule.stance
+    if effect == "read" or not (repeats is None or stance is None or (found and found[0].name[:5] == "file:")):
+        return bool(repeats), stance or "", False
+    seen = look(call.tool, params, shape)
+    if stance is None:
+        stance = about_itself(seen.stance, found)
+    if repeats is None:
+        repeats = tier >= Tier.MEDIUM and (
+            seen.repeats or (not seen.settles and any(key.name.startswith(lists.REPEATING_KEY_KINDS) for key in found))
         )
+        repeats = repeats and not _harmless_twice(call, tier, found)
+    return repeats, stance, holds(seen, params)
+
+
+def _is_shell(tool: str) -> bool:
+    return tool in lex.RULED_SHELL_TOOLS or shell.runs_commands(tool)
 
 
 def _are_harmless(params: Mapping[str, Any], names: list[str], *, composed: bool) -> bool:
@@ -634,13 +570,8 @@ def _are_harmless(params: Mapping[str, Any], names: list[str], *, composed: bool
     return not texts or is_plain(*texts, *names)
 
 
-def _talk(found: tuple[Key, ...]) -> bool:
-    """Tells whether a call says something where people talk, so that a phrase may be said twice."""
-    return not found or found[0].mode is APPEND or found[0].name.startswith(lists.TALK_KEY_KINDS)
-
-
 def _harmless_twice(call: Call, tier: int, found: tuple[Key, ...]) -> bool:
-    """Tells whether a tool's author may be believed that doing it twice is doing it once: not where others notice."""
+    """Return True if a tool's author is believed that twice is as once: not where others notice."""
     notes = call.annotations
     if not notes or notes.get("idempotentHint") is not True:
         return False
@@ -648,29 +579,24 @@ def _harmless_twice(call: Call, tier: int, found: tuple[Key, ...]) -> bool:
 
 
 def _raised(hints: Mapping[str, Any], tier: int, effect: str, why: tuple[str, ...]) -> tuple[int, str, tuple[str, ...]]:
-    """Apply what the agent says of the tier, which only raises it: ``_tier``, ``_commitment``, ``_irreversible``."""
+    """Apply what the agent says of the tier, which only raises it: ``_tier``, ``_commitment``, ``_irreversible``.
+
+    A ``_tier`` above 4 means 4, one between two tiers the graver.
+    """
     if "_tier" in hints:
-        tier, effect, why = _raised_to(hints["_tier"], tier, effect, why)
-    for name, least in _AT_LEAST:
+        said = hints["_tier"]
+        if isinstance(said, str) and len(said) <= 8 and said.strip().isdecimal():
+            said = int(said)
+        if isinstance(said, bool) or not isinstance(said, (int, float)) or not said >= 0:
+            why = (*why, "_tier is no tier from 0 to 4 and was ignored")
+        elif (wanted := 4 if said > 4 else -int(-said // 1)) > tier:
+            tier, effect, why = wanted, "write", (*why, f"raised to tier {wanted} by _tier")
+        elif wanted < tier:
+            why = (*why, "_tier cannot lower the tier")
+    for name, least in (("_commitment", Tier.HIGH), ("_irreversible", Tier.CRITICAL)):
         if hints.get(name) and tier < least:
             tier, effect, why = least, "write", (*why, f"raised to tier {least} by {name}")
     return tier, effect, why
-
-
-_AT_LEAST: Final = (("_commitment", Tier.HIGH), ("_irreversible", Tier.CRITICAL))
-"""The least tier of a call whose params have this, and not as false, null or nothing."""
-
-
-def _raised_to(said: Any, tier: int, effect: str, why: tuple[str, ...]) -> tuple[int, str, tuple[str, ...]]:
-    """Apply ``_tier``. A number above 4 means 4."""
-    if isinstance(said, str) and len(said) <= 8 and said.strip().isdecimal():
-        said = int(said)
-    if isinstance(said, bool) or not isinstance(said, (int, float)) or not said >= 0:
-        return tier, effect, (*why, "_tier is no tier from 0 to 4 and was ignored")
-    wanted = 4 if said > 4 else -int(-said // 1)  # between two tiers the graver
-    if wanted <= tier:
-        return tier, effect, (*why, "_tier cannot lower the tier") if wanted < tier else why
-    return wanted, "write", (*why, f"raised to tier {wanted} by _tier")
 
 
 def _named(found: list[Key], said: Any, cwd: str | None, effect: str, why: tuple[str, ...]) -> tuple[str, ...]:
