@@ -89,7 +89,7 @@ class Guard:
         """
         for name, role in which:
             value = params[name]
-            if value and role != _COMMAND:
+            if value:
                 if type(value) is not str:
                     found = self._look(role, value, cwd)
                 elif reads and role in (_PATH, _SOURCE):
@@ -204,19 +204,12 @@ def _host_as_read(text: str) -> str:
     return _NOT_READ.sub("", text)
 
 
-def guarded(names: tuple[Any, ...]) -> tuple[tuple[str, int], ...]:
-    """Return those of a call's params at which the guard looks, with what each holds."""
-    return tuple([(name, role) for name in names if isinstance(name, str) and (role := _role(name))])
-
-
-def commands(which: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
-    """Return the guarded params that may hold command lines."""
-    return tuple([name for name, role in which if role == _COMMAND])
-
-
-def programs(which: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
-    """Return the guarded params that may hold program text."""
-    return tuple([name for name, role in which if role == _CODE])
+def guarded(names: tuple[Any, ...]) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the params at which ``Guard.reason`` looks, with what each holds, the command lines and the programs."""
+    roles = [(name, role) for name in names if isinstance(name, str) and (role := _role(name))]
+    commands = tuple([name for name, role in roles if role == _COMMAND])
+    programs = tuple([name for name, role in roles if role == _CODE])
+    return tuple([pair for pair in roles if pair[1] != _COMMAND]), commands, programs
 
 
 def _role(name: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import re2
@@ -18,14 +19,13 @@ from callosum.rules import command
 from callosum.rules.fields import compile_pattern, pattern_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from callosum.rules.parse import Rule
 
 NOTHING: Final = 1 << 60
 """The place of no rule."""
 MAX_TOOLS: Final = 1024
-_FEW: Final = 1
 
 
 def scalar(value: Any) -> Any:
@@ -49,30 +49,25 @@ def given(params: Mapping[str, Any], names: tuple[str, ...]) -> bool:
     return False
 
 
-class _Conditions:
-    """What one rule asks of the params, prepared; ``known`` is a param that need not be looked at."""
-
-    __slots__ = ("params", "present")
-
-    def __init__(self, rule: Rule, known: str | None = None) -> None:
-        self.params = [(name, frozenset(map(scalar, values))) for name, values in rule.params if name != known]
-        self.present = [tuple(one.split("|")) for one in rule.present]
-
-    def hold(self, params: Mapping[str, Any]) -> bool:
-        """Tells whether ``params`` and ``present`` fit."""
-        for name, values in self.params:
-            if name not in params or scalar(params[name]) not in values:
-                return False
-        return all(given(params, names) for names in self.present)
-
-
-_Entry = tuple[int, _Conditions | None]
-"""The place of a rule and what else it asks."""
+_Hold = Callable[[Mapping[str, Any]], bool]
+_Entry = tuple[int, _Hold | None]
+"""The place of a rule and what else it asks of the params."""
 
 
 def _entry(place: int, rule: Rule, known: str | None = None) -> _Entry:
-    conditions = _Conditions(rule, known)
-    return place, conditions if conditions.params or conditions.present else None
+    """Prepare what a rule asks; ``known`` is a param that need not be looked at."""
+    wanted = [(name, frozenset(map(scalar, values))) for name, values in rule.params if name != known]
+    present = [tuple(names.split("|")) for names in rule.present]
+    if not wanted and not present:
+        return place, None
+
+    def hold(params: Mapping[str, Any]) -> bool:
+        for name, values in wanted:
+            if name not in params or scalar(params[name]) not in values:
+                return False
+        return all(given(params, names) for names in present)
+
+    return place, hold
 
 
 class Candidates:
@@ -81,24 +76,33 @@ class Candidates:
     ``none``: whatever the params hold, it is ``last`` that matches.
     """
 
-    __slots__ = ("_by_name", "_by_value", "_patterns", "last", "none")
+    __slots__ = ("_by_name", "_by_value", "_patterned", "_set", "last", "none")
 
     def __init__(self, rules: Iterable[tuple[int, Rule, Any]]) -> None:
         self.last = NOTHING
         self._by_value: dict[str, dict[Any, list[_Entry]]] = {}
         self._by_name: dict[str, list[_Entry]] = {}
-        patterns: list[tuple[_Entry, str, Any]] = []
+        self._patterned: list[tuple[_Entry, Any]] = []
+        self._set = None
+        patterns: list[str] = []
         plain: list[tuple[int, Rule]] = []
         for place, rule, pattern in rules:
             if rule.pattern is not None:
-                patterns.append((_entry(place, rule), rule.pattern, pattern))
+                self._patterned.append((_entry(place, rule), pattern.search))
+                patterns.append(rule.pattern)
             elif rule.params or rule.present:
                 plain.append((place, rule))
             else:
                 self.last = place
                 break  # nothing after it can ever match
-        self._patterns = _PatternSet(patterns)
         self.none = not patterns and not plain
+        if len(patterns) > 1:
+            self._set = re2.Set.SearchSet(pattern_options(256 << 20))
+            # The empty pattern always matches. Where it is missing from an answer the set gave up
+            # for want of memory, which would otherwise look like "no rule matches".
+            for text in (*patterns, ""):
+                self._set.Add(text)
+            self._set.Compile()
         common = Counter((name, scalar(value)) for _, rule in plain for name, values in rule.params for value in values)
         for place, rule in plain:
             if rule.params:
@@ -129,50 +133,26 @@ class Candidates:
                 entries = self._by_name.get(name)
                 if entries is not None:
                     best = _least(entries, best, params)
-        if self._patterns:
-            text = command.of(params)
-            if text:
-                best = _least(self._patterns.match(text), best, params)
+        if self._patterned and (text := command.of(params)):
+            best = _least(self._matching(_utf8(text)), best, params)
         return best
+
+    def _matching(self, text: bytes) -> list[_Entry]:
+        """Return the entries whose patterns occur in a text, in order."""
+        if self._set is not None:
+            found = self._set.Match(text) or ()
+            if len(self._patterned) in found:
+                return [self._patterned[number][0] for number in sorted(found) if number < len(self._patterned)]
+        return [entry for entry, search in self._patterned if search(text) is not None]
 
 
 def _least(entries: list[_Entry], best: int, params: Mapping[str, Any]) -> int:
-    for place, rest in entries:
+    for place, hold in entries:
         if place >= best:
             break
-        if rest is None or rest.hold(params):
+        if hold is None or hold(params):
             return place
     return best
-
-
-class _PatternSet:
-    """Many patterns, one pass: gives the entries of those that occur, in order."""
-
-    __slots__ = ("_entries", "_few", "_set")
-
-    def __init__(self, patterns: list[tuple[_Entry, str, Any]]) -> None:
-        self._entries = [entry for entry, _, _ in patterns]
-        self._few = [(entry, compiled.search) for entry, _, compiled in patterns]
-        self._set = None
-        if len(patterns) > _FEW:
-            self._set = re2.Set.SearchSet(pattern_options(256 << 20))
-            for _, pattern, _ in patterns:
-                self._set.Add(pattern)
-            # The empty pattern always matches. Where it is missing from an answer the set gave up
-            # for want of memory, which would otherwise look like "no rule matches".
-            self._set.Add("")
-            self._set.Compile()
-
-    def __bool__(self) -> bool:
-        return bool(self._entries)
-
-    def match(self, text: str) -> list[_Entry]:
-        data = _utf8(text)
-        if self._set is not None:
-            found = self._set.Match(data) or ()
-            if len(self._entries) in found:
-                return [self._entries[one] for one in sorted(found) if one < len(self._entries)]
-        return [entry for entry, search in self._few if search(data) is not None]
 
 
 def _utf8(text: str) -> bytes:
@@ -227,12 +207,11 @@ class Index:
         return named
 
     def _find(self, tool: str) -> Candidates:
-        named = self.naming(tool)
         # Most names share a group, so that a flood of new names compiles nothing.
-        group = frozenset(named)
+        group = frozenset(self.naming(tool))
         known = self._groups.get(group)
         if known is None:
-            places = sorted(named | self._always)
+            places = sorted(group | self._always)
             known = Candidates((place, self._rules[place], self._compiled[place]) for place in places)
             if len(self._groups) >= MAX_TOOLS:
                 self._groups.clear()
@@ -245,5 +224,6 @@ class Index:
 
 
 def _glob(tool: str) -> str:
-    body = "".join(".*" if one == "*" else "." if one == "?" else re.escape(one) for one in re.sub(r"\*+", "*", tool))
+    wild = {"*": ".*", "?": "."}
+    body = "".join(wild.get(char) or re.escape(char) for char in re.sub(r"\*+", "*", tool))
     return rf"(?s)\A{body}\z"

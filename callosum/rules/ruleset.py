@@ -282,7 +282,7 @@ class RuleSet:
         shape = shapes.of(params)
         if shape.lines and not alone:
             lines = shape.lines
-            if not _is_shell(call.tool):
+            if not (call.tool in lex.RULED_SHELL_TOOLS or shell.runs_commands(call.tool)):
                 lines = tuple([name for name in lines if name in lists.COMMAND_PARAMS])
             if read := command.readings(params, lines):
                 return self._calling(call, params, [(call.tool, reading) for reading in read], depth, readings=True)
@@ -293,14 +293,14 @@ class RuleSet:
             hints = {name: params[name] for name in lex.AGENT_PARAMS if name in params}
             params = {name: value for name, value in params.items() if name not in lex.AGENT_PARAMS}
             shape = shapes.of(params)
-        line = None
+        found = line = None
         if shape.guarded:
             reads = not shape.telling and look(call.tool, params, shape).effect == "read"
             found = self._guard.reason(params, shape.guarded, call.cwd, reads=reads)
-            if found is not None or shape.commands or shape.programs:
-                danger, line = self._danger(call, params, shape, found)
-                if danger:
-                    return self._guarded(call, params, shape, danger)
+        if found is not None or shape.commands or shape.programs:
+            danger, line = self._danger(call, params, shape, found)
+            if danger:
+                return self._guarded(call, params, shape, danger)
         place = self._index.first(call.tool, params)
         compiled, floor = None if place == NOTHING else self._compiled[place], None
         if compiled is not None and compiled.floor:
@@ -366,7 +366,7 @@ class RuleSet:
                 return reason, None
         judged, guard = None, self._guard
         if shape.commands:
-            shells = _is_shell(call.tool)
+            shells = call.tool in lex.RULED_SHELL_TOOLS or shell.runs_commands(call.tool)
             others = (
                 [] if shells and len(shape.commands) == 1 else [guard.line(params[name]) for name in shape.commands]
             )
@@ -415,8 +415,10 @@ class RuleSet:
         derived: tuple[Key, ...] = ()
         if compiled is None or (compiled.commands and seen is not None):
             seen = seen or judge(call, params, shape)
-            rule, tier, effect, stance, why = _judged(seen, compiled, floor)
-            derived, templates = seen.keys, floor.derive if floor is not None else []
+            tier, effect, derived, _, stance, _, why = seen
+            rule, templates = None, floor.derive if floor is not None else []
+            if compiled is not None or floor is not None:
+                rule, tier, effect, stance, why = _judged(seen, compiled, floor)
         else:
             rule, seen, stance, templates = compiled.rule, None, "", compiled.derive
             tier, effect, why = rule.tier, rule.effect, compiled.why
@@ -432,12 +434,9 @@ class RuleSet:
             found += [Key(name, mode or keys.default_mode(name, effect)) for name in derive(call, params)]
         if seen is not None and derived and effect != seen.effect and effect == "write":
             derived = tuple([Key(key.name, keys.default_mode(key.name, effect)) for key in derived])
-        if len(found) > 1 or (found and derived):
+        if found:
             derived, cut = keys.merge([*found, *derived])
-            if cut:
-                why = (*why, _TOO_MANY)
-        elif found:
-            derived = tuple(found)
+            why = (*why, _TOO_MANY) if cut else why
         if self._fold:
             derived = keys.untagged(derived)
         if call.home is not None:
@@ -545,10 +544,6 @@ def _repetition(
         )
         repeats = repeats and not _harmless_twice(call, tier, found)
     return repeats, stance, holds(seen, params)
-
-
-def _is_shell(tool: str) -> bool:
-    return tool in lex.RULED_SHELL_TOOLS or shell.runs_commands(tool)
 
 
 def _are_harmless(params: Mapping[str, Any], names: list[str], *, composed: bool) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from callosum.redact.secret_names import Concealment, cover
-from callosum.rules import acts, command, described, money, normal, opaque, opposites, tables
+from callosum.rules import acts, command, described, money, normal, opaque, opposites, targets
 from callosum.rules import lexicon as lex
 from callosum.rules.arguments import Role, roles
-from callosum.rules.guard import commands, guarded, programs
+from callosum.rules.guard import guarded
 from callosum.rules.lexicon import lists
 
 MOST: Final = 2048
@@ -24,6 +24,7 @@ _LONGEST: Final = 1024
 """How many characters the names of a set have at most that is kept."""
 _TELLING: Final = opposites.ANSWERING | acts.NAMING | {"name"}
 _SPOKEN: Final = frozenset(lists.SQL_PARAMS) | opaque.DOCUMENTED | opaque.PIPELINED
+_STORED: Final = frozenset(name for names in targets.STORES.values() for name in names)
 _COMMANDS: Final = frozenset(lists.COMMAND_PARAMS)
 _TITLED: Final = frozenset(lists.TITLES)
 
@@ -32,7 +33,7 @@ class Shape:
     """A set of params' names.
 
     ``roles``: what each holds that may name something; ``guarded``: those at which the guard looks,
-    ``commands`` and ``programs``: those of them that may hold command lines and program text; ``lines``: those that
+    ``commands`` and ``programs``: those that may hold command lines and program text; ``lines``: those that
     may be the command line, where there is more than one way to read them.
     The others tell whether a param is there that wraps the others (``wrapped``), may say what is done
     (``telling``), names a tool that is called (``calling``), holds a statement of a language (``spoken``), speaks for
@@ -50,23 +51,20 @@ class Shape:
     def __init__(self, names: tuple[Any, ...], looked_at: tuple[Any, ...]) -> None:
         """``looked_at`` are those of the names that the guard must look at."""
         self.roles: tuple[Role, ...] = roles(names)
-        self.guarded: tuple[tuple[str, int], ...] = guarded(looked_at)
-        self.commands: tuple[str, ...] = commands(self.guarded)
-        self.programs: tuple[str, ...] = programs(self.guarded)
+        self.guarded, self.commands, self.programs = guarded(looked_at)
         given = set(names)
         lines, folders = command.lines(names), given.intersection(lists.COMMAND_FOLDER_PARAMS)
         self.lines = lines if lines and (len(lines) > 1 or len(folders) > 1 or lines[0] not in _COMMANDS) else ()
         aims = {name for name, role, entity in self.roles if role or entity}
-        self.aims = frozenset(
-            aims.union(lines, folders, given.intersection(lex.COMMAND_EXTRA_PARAMS), [name for name, _ in self.guarded])
-        )
+        aims.update(lines, folders, given & lex.COMMAND_EXTRA_PARAMS, self.commands, dict(self.guarded))
+        self.aims = frozenset(aims)
         self.wrapped = not lex.WRAPPER_PARAMS.isdisjoint(given)
         self.calling = acts.may_call(given)
         self.telling = not _TELLING.isdisjoint(given)
         self.spoken = not _SPOKEN.isdisjoint(given)
         self.composed = self.spoken or self.wrapped or not _COMMANDS.isdisjoint(given)
         self.agent = not lex.AGENT_PARAMS.isdisjoint(given)
-        self.stored = not tables.STORED.isdisjoint(given)
+        self.stored = not _STORED.isdisjoint(given)
         self.titled = not _TITLED.isdisjoint(given)
         self.leaving = not described.LEFT.isdisjoint(given)
         self.money: money.Money = money.of(names)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice, product
 from typing import Any, Final
 
@@ -47,17 +48,15 @@ def compile_template(template: str) -> Derive:
     if len(template) > MAX_TEMPLATE:
         raise TemplateError(f"expected at most {MAX_TEMPLATE} characters, got {len(template)}")
     parts = [part for part in _split(template) if part != ""]
+    prefix = ""
     if isinstance(parts[0], str):
         if parts[0].strip().lower() in ("unknown", "null", "none"):
             raise TemplateError(f"{template!r} names nothing")
-        match = _ENTITY.match(parts[0])
-    else:
-        match = None
-    if match and len(parts) == 2 and parts[0] == match.group():
-        return _single(match.group(), parts[1])
-    prefix = match.group() if match else ""
-    if match:
-        parts[0] = parts[0][len(prefix) :]
+        if match := _ENTITY.match(parts[0]):
+            prefix = match.group()
+            parts[0] = parts[0][len(prefix) :]
+    if prefix and len(parts) == 2 and parts[0] == "":
+        return _single(prefix, parts[1])
     return _general(prefix, parts, written_tree=template.endswith("/"))
 
 
@@ -119,7 +118,7 @@ def _placeholder(inner: str) -> Values:
         elif place < len(alternatives) - 1:
             raise TemplateError(f"the literal {one!r} must come last in {{{inner}}}")
         elif one.lower() != "unknown":
-            getters.append(_fixed(one))
+            getters.append(partial(_fixed, (one,)))
     if len(getters) == len(plain):
         return _params(plain)  # the commonest kind in one loop
     if len(getters) == 1:
@@ -135,8 +134,8 @@ def _placeholder(inner: str) -> Values:
     return first
 
 
-def _fixed(literal: str) -> Values:
-    return lambda call, params: (literal,)
+def _fixed(texts: tuple[str, ...], _call: Call, _params: Mapping[str, Any]) -> Sequence[str]:
+    return texts
 
 
 def _params(names: list[str]) -> Values:
@@ -216,35 +215,23 @@ def _single(prefix: str, values: Values) -> Derive:
 
 
 def _general(prefix: str, parts: list[Any], *, written_tree: bool) -> Derive:
-    def named(value: str, cwd: str | None) -> Sequence[str]:
-        # A bar that the rule itself wrote is a facet; those of values are escaped by now.
-        value, bar, facet = value.partition("|")
-        names = keys.spell(prefix, value, cwd) if prefix else keys.canonical(value, cwd)
-        ending = bar + keys.clean(facet) if bar else "/" if written_tree else ""
-        if not ending:
-            return names
-        return [keys.fit((name.rstrip("/") if ending == "/" else name) + ending) for name in names]
-
     def derive(call: Call, params: Mapping[str, Any]) -> Sequence[str]:
-        texts: list[str] = []
+        columns: list[list[str]] = []
         for part in parts:
-            if type(part) is str:
-                texts.append(part)
-                continue
-            values = part(call, params)
-            if len(values) != 1:
-                return several(call, params)
-            texts.append(keys.clean(values[0]))
-        return named("".join(texts), call.cwd)
-
-    def several(call: Call, params: Mapping[str, Any]) -> Sequence[str]:
-        columns: list[Sequence[str]] = []
-        for part in parts:
-            values = [part] if isinstance(part, str) else part(call, params)
-            if not values:
+            columns.append([part] if type(part) is str else [keys.clean(value) for value in part(call, params)])
+            if not columns[-1]:
                 return []
-            columns.append(values if isinstance(part, str) else [keys.clean(one) for one in values])
-        rows = islice(product(*columns), 4 * keys.MAX_KEYS)
-        return [name for row in rows for name in named("".join(row), call.cwd)]
+        found: list[str] = []
+        for row in islice(product(*columns), 4 * keys.MAX_KEYS):
+            # A bar that the rule itself wrote is a facet; those of values are escaped by now.
+            value, bar, facet = "".join(row).partition("|")
+            names = keys.spell(prefix, value, call.cwd) if prefix else keys.canonical(value, call.cwd)
+            if bar:
+                found += [keys.fit(name + bar + keys.clean(facet)) for name in names]
+            elif written_tree:
+                found += [keys.fit(name.rstrip("/") + "/") for name in names]
+            else:
+                found += names
+        return found
 
     return derive
