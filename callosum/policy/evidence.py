@@ -74,8 +74,7 @@ def horizon(now: int, window: int) -> int:
     return now - max(SAME_ORIGIN, window)  # the longest fixed period, and the rules' longest
 
 
-_Add = Callable[..., None]
-"""Adds an action to the evidence, as one kind of conflict on one of the call's keys."""
+_Add = Callable[..., None]  # adds an action to the evidence, as one kind of conflict on one of the call's keys
 
 
 class Evidence(Struct, frozen=True, gc=False):
@@ -128,10 +127,8 @@ def shown_as_held(classification: Classification, action: Action) -> bool:
     It does unless the policy ignores ``held`` or is stricter about ``stale``.
     """
     held = cell(classification.tier, Kind.HELD, action.tier, classification.cells)
-    return (
-        held is not Verdict.ALLOW
-        and held.gravity >= cell(classification.tier, Kind.STALE, 0, classification.cells).gravity
-    )
+    stale = cell(classification.tier, Kind.STALE, 0, classification.cells)
+    return held is not Verdict.ALLOW and held.gravity >= stale.gravity
 
 
 def holds_file(action: Action) -> bool:
@@ -207,27 +204,16 @@ def gather_evidence(facts: CallFacts, view: View) -> list[Evidence]:
         keys = [replace(one, live=(*one.live, *[group.actions[-1] for group in one.groups])) for one in view.keys]
         view = replace(view, keys=tuple(keys))
     heap: dict[tuple[int, Kind, int], Evidence] = {}
+
+    def add(action: Action, kind: Kind, key_index: int, *, unread: bool = False) -> None:
+        age, own = view.now - change_moment(action, view.now), action.session == facts.actor
+        heap[action.id, kind, key_index] = Evidence(action, kind, key_index, age, own, unread)
+
     floor = 1 if facts.classification.tier >= Tier.CRITICAL else 2
-
-    def add(action: Action, kind: Kind, key_index: int, *, own: bool = False, unread: bool = False) -> None:
-        heap[action.id, kind, key_index] = Evidence(
-            action, kind, key_index, view.now - change_moment(action, view.now), own, unread
-        )
-
     for key_index, key_view in enumerate(view.keys):
-        name, mode, seen = key_view.key.name, key_view.key.mode, set[int]()
-        if name.startswith(NO_KEY):
-            if mode is not Mode.READ:
-                _hidden(facts, view, key_view, key_index, add)
-            continue
-        for action in (*key_view.live, *key_view.latest):
-            if action.id in seen or action.id == facts.waiter or not modes_conflict(mode, action.mode):
-                continue
-            if not _of_family(view, action):
-                seen.add(action.id)
-                if action.tier >= floor and action.state not in _SETTLED_AWAY:
-                    (_own if action.session == facts.actor else _other)(facts, view, action, key_index, add)
-        if mode is Mode.WRITE or (mode is Mode.APPEND and name.endswith(HEAD)):
+        _on_key(facts, view, key_index, floor, add)
+        key = key_view.key
+        if key.name[:1] != NO_KEY and (key.mode is Mode.WRITE or (key.mode is Mode.APPEND and key.name.endswith(HEAD))):
             _stale(facts, view, key_view, key_index, add)
     _same_content(facts, view, floor, add)
     for id, kind, key_index in [at for at in heap if at[1] is Kind.STALE]:
@@ -266,52 +252,52 @@ def _with_groups(view: View, evidence: Iterable[Evidence]) -> list[Evidence]:
     return found
 
 
-def _hidden(facts: CallFacts, view: View, key_view: KeyView, key_index: int, add: _Add) -> None:
-    """Without a key only the same content counts: held, or of unknown outcome (or a duplicate)."""
-    for action in key_view.live:
-        own = action.session == facts.actor
-        if has_unknown_outcome(action, view.now):
-            add(action, Kind.UNKNOWN, key_index, own=own)
-        elif not own and holds_lease(action, view.now) and action.session not in view.ancestors:
-            add(action, Kind.HELD, key_index)
-
-
 def _of_family(view: View, action: Action) -> bool:
     """Return True if an ancestor of the session still runs the action: this session may be a part of that action."""
     return action.session in view.ancestors and (may_be_running(action, view.now) or holds_lease(action, view.now))
 
 
-def _own(facts: CallFacts, view: View, action: Action, key_index: int, add: _Add) -> None:
-    """Add the session's own action that has no outcome. An action of another run or process counts at once."""
-    run, host = facts.call.run, facts.call.host
-    if action.lock:
-        return
-    if has_unknown_outcome(action, view.now):
-        add(action, Kind.UNKNOWN, key_index, own=True)
-    elif action.state is State.OPEN:
-        other_run = run and action.run and run != action.run
-        if other_run or (host and action.host and host != action.host):
-            add(action, Kind.UNKNOWN, key_index, own=True)
-        if other_run:
-            add(action, Kind.HELD, key_index, own=True)
+def _on_key(facts: CallFacts, view: View, key_index: int, floor: int, add: _Add) -> None:
+    """Add the actions on one key that are held, unknown, recent or opposed.
 
-
-def _other(facts: CallFacts, view: View, action: Action, key_index: int, add: _Add) -> None:
-    """Add another session's action as held, unknown, recent or opposed."""
-    now, classification = view.now, facts.classification
-    if holds_lease(action, now):
-        overtaken = facts.waiter and action.state is State.QUEUED and action.id > facts.waiter
-        if not overtaken:
+    Of the session's own, only those without an outcome count, those of another run or process at once. On a hidden key
+    all actions have the same content, and only what may still happen counts.
+    """
+    key_view, now, call = view.keys[key_index], view.now, facts.call
+    seen, mode, hidden = {facts.waiter}, key_view.key.mode, key_view.key.name.startswith(NO_KEY)
+    for action in key_view.live if hidden and mode is not Mode.READ else ():
+        if has_unknown_outcome(action, now):
+            add(action, Kind.UNKNOWN, key_index)
+        elif holds_lease(action, now) and action.session not in (facts.actor, *view.ancestors):
             add(action, Kind.HELD, key_index)
-    elif has_unknown_outcome(action, now):
-        add(action, Kind.UNKNOWN, key_index)
-    elif (
-        action.state is State.DONE
-        and now - change_moment(action, now) < classification.window
-        and change_moment(action, now) >= _last_look_at_remote(view, view.keys[key_index])
-    ):
-        add(action, Kind.RECENT, key_index)
-    _opposed(facts, view, action, key_index, add)
+    for action in () if hidden else (*key_view.live, *key_view.latest):
+        if action.id in seen or not modes_conflict(mode, action.mode) or _of_family(view, action):
+            continue
+        seen.add(action.id)
+        if action.tier < floor or action.state in _SETTLED_AWAY:
+            continue
+        if action.session == facts.actor:
+            lost = has_unknown_outcome(action, now)
+            other_run = bool(call.run and action.run and call.run != action.run)
+            apart = other_run or (call.host and action.host and call.host != action.host)
+            if not action.lock and (lost or (apart and action.state is State.OPEN)):
+                add(action, Kind.UNKNOWN, key_index)
+                if other_run and not lost:
+                    add(action, Kind.HELD, key_index)
+            continue
+        if holds_lease(action, now):
+            overtaken = facts.waiter and action.state is State.QUEUED and action.id > facts.waiter
+            if not overtaken:
+                add(action, Kind.HELD, key_index)
+        elif has_unknown_outcome(action, now):
+            add(action, Kind.UNKNOWN, key_index)
+        elif (
+            action.state is State.DONE
+            and now - (changed := change_moment(action, now)) < facts.classification.window
+            and changed >= _last_look_at_remote(view, key_view)
+        ):
+            add(action, Kind.RECENT, key_index)
+        _opposed(facts, view, action, key_index, add)
 
 
 def _opposed(facts: CallFacts, view: View, action: Action, key_index: int, add: _Add) -> None:
@@ -325,10 +311,8 @@ def _opposed(facts: CallFacts, view: View, action: Action, key_index: int, add: 
 def _stale(facts: CallFacts, view: View, key_view: KeyView, key_index: int, add: _Add) -> None:
     """Add other sessions' changes to what this session read before them, or would replace without reading it."""
     now, classification = view.now, facts.classification
-    look = last_read(key_view, classification.window)
-    replaces = not classification.content.repeats
-    genuine = key_view.mark.read
-    looked = _last_look_at_remote(view, key_view)
+    look, genuine = last_read(key_view, classification.window), key_view.mark.read
+    replaces, looked = not classification.content.repeats, _last_look_at_remote(view, key_view)
     if looked and looked >= look:
         look = genuine = looked
     itself = look and not key_view.above
@@ -346,12 +330,10 @@ def _stale(facts: CallFacts, view: View, key_view: KeyView, key_index: int, add:
         if holds_file(action) and holds_lease(action, now):
             add(action, Kind.HELD, key_index)
             continue
-        whole, same = classification.content.whole, classification.content.digest == action.content.digest
-        if (whole and whole == action.content.whole) or (
-            same and classification.tier < 3 and only_does(classification, _SETS)
-        ):
+        content, running = classification.content, may_be_running(action, now)
+        sets = content.digest == action.content.digest and classification.tier < 3 and only_does(classification, _SETS)
+        if sets or (content.whole and content.whole == action.content.whole):
             continue
-        running = may_be_running(action, now)
         if not running and key_view.key.name.startswith(_WHILE_RUNNING):
             continue
         changed = now if running else change_moment(action, now)
@@ -386,10 +368,9 @@ def _same_content(facts: CallFacts, view: View, floor: int, add: _Add) -> None:
     classification, now = facts.classification, view.now
     if classification.tier < Tier.MEDIUM:
         return
-    pool = {action.id: action for action in view.twins}
     apart = {group.ids[-1] for key_view in view.keys for group in key_view.groups if not group.related}
-    for key_view in view.keys:
-        pool.update((action.id, action) for action in (*key_view.live, *key_view.latest) if action.id not in apart)
+    met = [action for key_view in view.keys for action in (*key_view.live, *key_view.latest) if action.id not in apart]
+    pool = {action.id: action for action in (*view.twins, *met)}
     opposite = contrary(classification.content.stance)
     for action in pool.values():
         if action.state in _SETTLED_AWAY or action.state is State.QUEUED or action.lock or _of_family(view, action):
@@ -399,52 +380,44 @@ def _same_content(facts: CallFacts, view: View, floor: int, add: _Add) -> None:
             continue
         # Hardly one of a thousand open actions has such content, so compare keys only for those that do.
         against = not own and opposite and action.content.stance == opposite
-        if against and (met := _shared(view.keys, action, meeting=True)) is not None:
-            _opposed(facts, view, action, met, add)
+        if against and (key_index := _shared(view.keys, action, meeting=True)) is not None:
+            _opposed(facts, view, action, key_index, add)
         if _repeats(classification, action, now, own=own) and (key_index := _shared(view.keys, action)) is not None:
-            add(action, Kind.DUPLICATE, key_index, own=own)
+            add(action, Kind.DUPLICATE, key_index)
 
 
 def _commitments(facts: CallFacts, view: View, heap: dict[tuple[int, Kind, int], Evidence]) -> None:
     """Add the commitments that the call contradicts, and remove those that a contrary action has ended."""
-    classification, now = facts.classification, view.now
+    classification, now, window = facts.classification, view.now, facts.classification.window
     ended = {action.id for action in view.twins if is_ended(action, view)}
     for spot in [spot for spot, item in heap.items() if item.kind is Kind.OPPOSED and item.action.id in ended]:
         del heap[spot]
     for action, key_index in contradicted_by_call(classification, facts.actor, facts.call.instance, view):
-        age = now - change_moment(action, now)
-        committed = action.state is State.DONE and age >= classification.window
-        if (
-            (action.id, Kind.DUPLICATE, key_index) in heap
-            or (committed and not classification.window)
-            or _of_family(view, action)
-        ):
+        id, age = action.id, now - change_moment(action, now)
+        committed = action.state is State.DONE and age >= window
+        if (id, Kind.DUPLICATE, key_index) in heap or (committed and not window) or _of_family(view, action):
             continue  # a rule with a window of 0 says that the past does not matter
-        if not any(item.action.id == action.id and item.kind is Kind.OPPOSED for item in heap.values()):
-            heap[action.id, Kind.OPPOSED, key_index] = Evidence(
-                action, Kind.OPPOSED, key_index, age, committed=committed
-            )
+        if not any(item.action.id == id and item.kind is Kind.OPPOSED for item in heap.values()):
+            item = Evidence(action, Kind.OPPOSED, key_index, age, committed=committed)
+            heap[id, Kind.OPPOSED, key_index] = item
 
 
 def _repeats(classification: Classification, action: Action, now: int, *, own: bool) -> bool:
-    mine, theirs = classification.content, action.content
+    mine, theirs, high = classification.content, action.content, classification.tier >= Tier.HIGH
     if not (mine.repeats and theirs.repeats):
         return False
-    age = now - change_moment(action, now)
-    same_origin = bool(mine.origin) and mine.origin == theirs.origin
+    age, window = now - change_moment(action, now), classification.window
+    same_origin = not own and bool(mine.origin) and mine.origin == theirs.origin
     alike = (mine.digest == theirs.digest and not mine.brief) or near(mine, theirs)
-    if own:
-        if not alike:
-            return False
-        if may_be_running(action, now) or has_unknown_outcome(action, now):
-            return True
-        return classification.tier >= Tier.HIGH and age < OWN_REPEAT and classification.window > 0
-    if action.state is not State.DONE:
+    if own and (may_be_running(action, now) or has_unknown_outcome(action, now)):
+        return alike
+    if not own and action.state is not State.DONE:
         return alike or same_origin
-    if classification.window == 0:
+    if window == 0:
         return False  # the rule says that the past does not matter
-    look_back = max(SAME_CONTENT, classification.window) if classification.tier >= Tier.HIGH else classification.window
-    return (alike and age < look_back) or (same_origin and age < SAME_ORIGIN)
+    if own:
+        return alike and high and age < OWN_REPEAT
+    return (alike and age < (max(SAME_CONTENT, window) if high else window)) or (same_origin and age < SAME_ORIGIN)
 
 
 def _shared(key_views: tuple[KeyView, ...], action: Action, *, meeting: bool = False) -> int | None:
@@ -453,12 +426,9 @@ def _shared(key_views: tuple[KeyView, ...], action: Action, *, meeting: bool = F
     With ``meeting``, keys that both only append to do not count.
     """
     for key_index, key_view in enumerate(key_views):
-        if key_view.key.mode is Mode.READ:
-            continue
-        apart = meeting or key_view.key.name.startswith(_COUNTED_IN_EACH)
-        for key in action.keys:
-            if key.mode is Mode.READ or (apart and not modes_conflict(key_view.key.mode, key.mode)):
-                continue
-            if overlap(key_view.key.name, key.name):
-                return key_index
+        name, mode = key_view.key.name, key_view.key.mode
+        apart = meeting or name.startswith(_COUNTED_IN_EACH)
+        acting = [key for key in action.keys if mode is not Mode.READ and key.mode is not Mode.READ]
+        if any(overlap(name, key.name) for key in acting if not apart or modes_conflict(mode, key.mode)):
+            return key_index
     return None

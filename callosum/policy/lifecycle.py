@@ -19,7 +19,6 @@ from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from callosum.model import (
     LAPSED,
@@ -53,7 +52,6 @@ _DONE, _OPEN, _UNKNOWN, _FAILED = State.DONE, State.OPEN, State.UNKNOWN, State.F
 _QUEUED, _ASKED, _CANCELLED = State.QUEUED, State.ASKED, State.CANCELLED
 _COMPLETE: Final = Event.COMPLETE
 _STATE_OF: Final = {outcome: State(outcome.value) for outcome in Outcome}
-
 
 HOST: Final = "host"
 """Channel of an answer that came through a framework's own dialog: the host gives it, not a person."""
@@ -121,7 +119,7 @@ def _entry(
         body["lock"] = True
     if result is not None:
         body["result"] = result
-    session = (who.session if who is not None else "") or action.session
+    session = (who and who.session) or action.session
     space, id, tool, tier, run = action.namespace, action.id, action.tool, action.tier, action.run
     return Entry(event, session, space, 0, id, tool, tier, None, "", run, action.keys, outcome, body)
 
@@ -174,23 +172,18 @@ def finish(
         and any(key.name[:5] == "file:" and key.name[-1] == "/" and key.mode is not Mode.READ for key in action.keys)
     )
     over = action.content.over
-    settle = Settle(
-        action,
-        _DONE if fails_in_tree else state,  # what it had done before it failed stands
-        ended if 0 < ended < view.now else view.now,
-        # Treat these as late: the session has not seen the current content.
-        min(action.expires, action.started) if over or fails_in_tree else None,
-    )
+    # What a failed action did before stands. Its report counts as late: the session has not seen the current content.
+    expires = min(action.expires, action.started) if over or fails_in_tree else None
+    settle = Settle(action, _DONE if fails_in_tree else state, ended if 0 < ended < view.now else view.now, expires)
     if late:
         why = "it was reported as unknown" if action.ended else "the lease had run out"
         note = f"late: {why}; {note}" if note else f"late: {why}"
     settles, entries = [settle], [_entry(action, _COMPLETE, outcome, note, who, result)]
-    if state is _DONE:
-        for other in view.superseded:
-            own = action.session == other.session and action.tool == other.tool  # a contrary action does not repeat it
-            if has_unknown_outcome(other, view.now) and (own or action.content.digest == other.content.digest):
-                settles.append(Settle(other, State.CANCELLED, ended=view.now))
-                entries.append(_entry(other, Event.RESOLVE, Outcome.CANCELLED, f"repeated by {action.id}", who))
+    for other in view.superseded if state is _DONE else ():
+        own = action.session == other.session and action.tool == other.tool  # a contrary action does not repeat it
+        if has_unknown_outcome(other, view.now) and (own or action.content.digest == other.content.digest):
+            settles.append(Settle(other, _CANCELLED, ended=view.now))
+            entries.append(_entry(other, Event.RESOLVE, Outcome.CANCELLED, f"repeated by {action.id}", who))
     answer = Report(ok=True, id=action.id, state=state, late=late, note=note or None)
     commits = state is _DONE and action.content.commitment is not None
     revisions = revisions_of(action, told, view) if commits else ()
@@ -230,8 +223,12 @@ def undo_decision(opened: bool, moment: int, note: str, view: View) -> Change:
     The step ends the action or question that the decision ``opened``, and withdraws the session's notifications, so
     that its next attempt is notified of the same again. The change's answer is None.
     """
-    notices = [key_view for key_view in view.keys if key_view.mark.notified_at == moment]
-    moves = {key_view.key.name: _without_notice(key_view.mark, moment) for key_view in notices}
+    moves: dict[str, Mark] = {}
+    for name, mark in [(key_view.key.name, key_view.mark) for key_view in view.keys]:
+        if mark.notified_at == moment:  # as if the session had not been notified
+            pauses = tuple([pause for pause in mark.pauses if abs(pause) != moment])
+            newest, gravest, covers = mark.notified_before, mark.notified_before_kind, mark.covers_before
+            moves[name] = Mark(mark.read, newest, gravest, 0, b"", "", newest, gravest, pauses, covers, covers)
     action = view.found
     if action is None:
         return Change(moves=moves)
@@ -241,13 +238,6 @@ def undo_decision(opened: bool, moment: int, note: str, view: View) -> Change:
     event = Event.RELEASE if action.lock else Event.LAPSE if waited else _COMPLETE
     entry = _entry(action, event, Outcome.CANCELLED, note)
     return Change((entry,), settles=(Settle(action, _CANCELLED, ended=view.now),), moves=moves)
-
-
-def _without_notice(mark: Mark, moment: int) -> Mark:
-    """Return the mark as if the session had not been notified at ``moment``."""
-    pauses = tuple([pause for pause in mark.pauses if abs(pause) != moment])
-    newest, gravest, covers = mark.notified_before, mark.notified_before_kind, mark.covers_before
-    return Mark(mark.read, newest, gravest, 0, b"", "", newest, gravest, pauses, covers, covers)
 
 
 # --- Lock, release, renew ------------------------------------------------------------------------
@@ -271,7 +261,8 @@ def lock(who: Requester, key: Key, tier: int, ttl: int, host: Host | None, view:
                 mine = action if action.lock and action.key == key.name else mine
             elif action.session not in view.ancestors and (holder is None or action.tier > holder.tier):
                 holder = action
-    lease = Lease(0, (view.now + ttl) / SECOND, ttl / SECOND)
+    opening, token = None, mine.id if mine is not None and mine.tier >= tier else 0
+    answer = LockResult(True, None, Lease(token, (view.now + ttl) / SECOND, ttl / SECOND), token or None)
     if holder is not None:
         tool, state, running = holder.tool, holder.state, holder.state is _OPEN
         age = round((view.now - holder.started) / SECOND, 3)
@@ -280,20 +271,18 @@ def lock(who: Requester, key: Key, tier: int, ttl: int, host: Host | None, view:
             Kind.HELD, holder.session, tool, holder.tier, holder.key, holder.id, state, age, left, running=running
         )
         answer = LockResult(acquired=False, conflict=held)
-        return Change(tuple(entries), settles=tuple(settles), answer=answer)
-    if mine is not None and mine.tier >= tier:
-        settles.append(Settle(mine, State.OPEN, expires=view.now + ttl))
+    elif mine is not None and token:
+        settles.append(Settle(mine, _OPEN, expires=view.now + ttl))
         entries.append(_entry(mine, Event.RENEW))
-        answer = LockResult(acquired=True, lease=replace(lease, token=mine.id), id=mine.id)
-        return Change(tuple(entries), settles=tuple(settles), answer=answer)
-    if mine is not None:
-        settles.append(Settle(mine, State.CANCELLED, ended=view.now))
-        entries.append(_entry(mine, Event.RELEASE, Outcome.CANCELLED, f"raised to tier {tier}"))
-    keys = (key, *[key_view.key for key_view in view.keys if key_view.key.name != key.name])
-    space, allow = who.namespace, Verdict.ALLOW
-    entries.append(Entry(Event.LOCK, who.session, space, tool="lock", tier=tier, verdict=allow, keys=keys))
-    opening = Opening(_OPEN, view.now + ttl, host=host, lock=True)
-    return Change(tuple(entries), opening, tuple(settles), answer=LockResult(acquired=True, lease=lease))
+    else:
+        if mine is not None:
+            settles.append(Settle(mine, _CANCELLED, ended=view.now))
+            entries.append(_entry(mine, Event.RELEASE, Outcome.CANCELLED, f"raised to tier {tier}"))
+        keys = (key, *[key_view.key for key_view in view.keys if key_view.key.name != key.name])
+        space, allow = who.namespace, Verdict.ALLOW
+        entries.append(Entry(Event.LOCK, who.session, space, tool="lock", tier=tier, verdict=allow, keys=keys))
+        opening = Opening(_OPEN, view.now + ttl, host=host, lock=True)
+    return Change(tuple(entries), opening, tuple(settles), answer=answer)
 
 
 def release(who: Requester, key: str, id: int | None, view: View) -> Change:
@@ -314,14 +303,12 @@ def release(who: Requester, key: str, id: int | None, view: View) -> Change:
         and (who.force or action.session == who.session)
     ]
     chosen = mine if who.force else [action for action in mine if action.lock] or mine
-    if not chosen:
-        held = any(a.key == key and holds_lease(a, view.now) for key_view in view.keys for a in key_view.live)
-        refused = _refused("the key is held by another session" if held else "nothing is held there")
-        return replace(refused, entries=tuple(entries), settles=tuple(settles))
+    held = not chosen and any(a.key == key and holds_lease(a, view.now) for one in view.keys for a in one.live)
+    answer = Report(ok=False, note="the key is held by another session" if held else "nothing is held there")
     for action in chosen:
         settles.append(Settle(action, _CANCELLED if action.lock else _DONE, ended=view.now))
         entries.append(_entry(action, Event.RELEASE, Outcome(settles[-1].state.value), who=who))
-    answer = Report(ok=True, id=chosen[-1].id, state=settles[-1].state)
+        answer = Report(ok=True, id=action.id, state=settles[-1].state)
     return Change(tuple(entries), settles=tuple(settles), answer=answer)
 
 
@@ -338,21 +325,18 @@ def renew(who: Requester, ttl: int, view: View) -> Change:
     merged = action.state is _OPEN and not late
     if (action.tier < Tier.HIGH and not merged) or action.state not in (_OPEN, _UNKNOWN) or action.ended:
         return _refused("this action holds no lease", action.id, action.state)
-    if late:
-        newer = any(
-            other.id > action.id and other.session != who.session and other.tier >= Tier.MEDIUM
-            for key_view in view.keys
-            for other in (*key_view.live, *key_view.latest, *[group.actions[-1] for group in key_view.groups])
-            if other.state not in (_ASKED, _CANCELLED)
-        )
-        if newer:
-            note = "too late: another session has opened on the key since"
-            return Change(answer=Report(ok=False, id=action.id, state=action.state, late=True, note=note))
+    if late and any(
+        other.id > action.id and other.session != who.session and other.tier >= Tier.MEDIUM
+        for key_view in view.keys
+        for other in (*key_view.live, *key_view.latest, *[group.actions[-1] for group in key_view.groups])
+        if other.state not in (_ASKED, _CANCELLED)
+    ):
+        note = "too late: another session has opened on the key since"
+        return Change(answer=Report(ok=False, id=action.id, state=action.state, late=True, note=note))
     until = view.now + ttl
     entry = _entry(action, Event.RENEW, note="late" if late else "")
-    lease = Lease(action.id, until / SECOND, ttl / SECOND)
-    answer = Report(ok=True, id=action.id, state=State.OPEN, late=late, lease=lease)
-    return Change((entry,), settles=(Settle(action, State.OPEN, expires=until),), answer=answer)
+    answer = Report(ok=True, id=action.id, state=_OPEN, late=late, lease=Lease(action.id, until / SECOND, ttl / SECOND))
+    return Change((entry,), settles=(Settle(action, _OPEN, expires=until),), answer=answer)
 
 
 # --- Resolve and answer ---------------------------------------------------------------------------
