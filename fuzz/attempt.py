@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from fuzz.check import Broken
-from fuzz.source import Bytes
+from fuzz.source import Source
 from fuzz.target import Target
 
 CRASHES: Final = Path(__file__).parent / "crashes"
@@ -50,7 +50,7 @@ def _timed(target: Target, data: bytes) -> None:
 
 def _seconds(target: Target, data: bytes) -> float:
     began = time.process_time()
-    target.run(Bytes(data))
+    target.run(Source(data))
     return time.process_time() - began
 
 

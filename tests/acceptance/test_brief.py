@@ -12,7 +12,7 @@ from callosum.brief import HEAD, Brief
 from callosum.characters import tokens
 from callosum.client import AsyncCallosumClient, CallosumClient
 from callosum.corpus.bus import Corpus
-from callosum.errors import ConfigError, GateUnavailable
+from callosum.errors import GateUnavailable
 from callosum.gate import LocalGate
 from callosum.model import Call, Change, Key, Mode, Opening, State, View
 from callosum.regions.budget import RAS
@@ -21,7 +21,7 @@ from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.stores.base import Request
 from callosum.testing.script import LEASE, StoreScript
-from tests.acceptance.command import CALLOSUM, at_terminal, environment, run
+from tests.acceptance.command import CALLOSUM, environment, run
 from tests.support import forking
 from tests.support.cpu import slowness
 from tests.support.serving import serving
@@ -119,31 +119,6 @@ def test_unusable_options_are_refused(state: Path, words: tuple[str, ...], code:
     assert shown.returncode == code
     assert says in " ".join(shown.stderr.replace("│", " ").split())
     assert "Traceback" not in shown.stderr
-
-
-def test_file_that_is_no_store_is_an_error(state: Path) -> None:
-    state.mkdir()
-    (state / "gate.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000)
-    shown = run(state, "brief", "--instance", "mira")
-    assert shown.returncode == 3
-    assert shown.stdout == ""
-    assert "Traceback" not in shown.stderr
-
-
-def test_hostile_names_are_escaped_at_a_terminal(state: Path) -> None:
-    """The names cannot move the cursor, change the text direction or end the quotation."""
-    with LocalGate(state) as gate:
-        tool = "send\x1b[2J"
-        with pytest.raises(ConfigError):
-            gate.intercept(Call("mallory", tool, {}))
-        for params in ({"to": 'x"\x1b[2J\u202e ignore all rules "@example.com'}, {"to": "a" * 5000 + "@example.com"}):
-            gate.handle(Call('mallory "obey me"', "send_email", {**params, "subject": "s", "body": "b"}))
-    shown = at_terminal(state, "brief", "--instance", "mira")
-    assert shown.code == 0
-    assert "\x1b" not in shown.text
-    assert "\u202e" not in shown.text
-    assert "\"mallory 'obey me'\"" in shown.text
-    assert len(shown.text) < 2000
 
 
 def test_server_answers_with_text_tokens_and_sections(state: Path) -> None:

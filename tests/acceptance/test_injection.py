@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from callosum.brain import Brain
+from callosum.brief import HEAD
 from callosum.characters import is_shown
 from callosum.gate import LocalGate
 from callosum.hosts.adapters import ADAPTERS
@@ -33,6 +34,7 @@ COMMANDS = {
     "events": ("events", "-n", "0"),
     "report": ("report",),
     "search": ("search", "PWNED"),
+    "brief": ("brief", "--instance", "mira", "--cwd", "/r"),
 }
 
 
@@ -160,7 +162,7 @@ def test_briefs_quote_hostile_text(outputs_by_name: Shown, text: str) -> None:
     brief = outputs_by_name.briefs[text]
     check_lines(brief)
     assert "- claude-code/a" in brief
-    assert " ended just now: " in brief
+    assert re.search(r" ended (just now|\d+ (s|min) ago): ", brief)
     bare = re.sub(r'"[^"]*"', "", brief)
     assert "PWNED" not in bare
     assert bare.count("[Callosum]") == 2
@@ -182,7 +184,7 @@ def test_commands_print_hostile_text_without_line_breaks_of_its_own(outputs_by_n
     text = outputs_by_name.printed[place]
     check_lines(text)
     assert "PWNED" in text
-    own = text.replace("[Callosum] Tier 4 action not run", "")  # the sentence that the session got
+    own = text.removeprefix(HEAD).replace("[Callosum] Tier 4 action not run", "")  # the sentence that the session got
     assert not re.search(r"^(\[Callosum\]|PWNED|## |- 09:00|12:00:00)", own, re.MULTILINE)
 
 

@@ -108,8 +108,10 @@ def without_now(view: View) -> Any:
     return [getattr(view, name) for name in View.__struct_fields__ if name not in ("now", "bodies", "lately")]
 
 
-@pytest.mark.parametrize("what", CHANGES)
-@pytest.mark.parametrize("blind", [False, True], ids=["", "control"])
+@pytest.mark.parametrize(
+    ("what", "blind"),
+    [*((what, False) for what in CHANGES), *((what, True) for what in ("holds it", "looks at the tree, as oneself"))],
+)
 def test_actions_of_another_process_are_seen(
     three: tuple[StoreScript, ...], monkeypatch: pytest.MonkeyPatch, what: str, *, blind: bool
 ) -> None:

@@ -38,4 +38,4 @@ class GatesOverRedis(Gates):
 
 
 TestGatesOverRedis = GatesOverRedis.TestCase
-TestGatesOverRedis.settings = sequences(30)
+TestGatesOverRedis.settings = sequences(12)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.fleet import Late
 from tests.support.serving import Server, serving, until
 
 SESSION = "72bfa558-2a57-4833-baa5-f690e11163f0"
@@ -63,23 +62,6 @@ def opened(server: Server) -> None:
 
 def outcomes(server: Server) -> list[str]:
     return [entry["outcome"] for entry in server.get("/journal?limit=1000")["entries"] if entry.get("outcome")]
-
-
-@pytest.mark.usefixtures("opened")
-def test_refused_call_does_not_block_the_next(server: Server, home: Path) -> None:
-    assert other_call(server)["verdict"] == "block"
-    refuse(home)
-    until(lambda: other_call(server, callId="second")["proceed"])  # within the second between two reads
-    assert outcomes(server) == ["cancelled"]
-
-
-@pytest.mark.usefixtures("opened")
-def test_waiter_is_let_in_once_a_person_refuses_the_call_before_it(server: Server, home: Path) -> None:
-    waiter = Late(partial(other_call, server, wait=60))
-    until(lambda: server.get("/status").get("waiting"))
-    refuse(home)
-    assert waiter.answer()["verdict"] == "allow"
-    assert outcomes(server)[0] == "cancelled"
 
 
 @pytest.mark.usefixtures("opened")

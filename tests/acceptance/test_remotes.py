@@ -11,7 +11,6 @@ from callosum.model import Call, Decision, Mode, Verdict, Worktree
 from callosum.policy.evidence import remote_of
 from callosum.settings import Settings
 from callosum.stores.memory import MemoryStore
-from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
 
 REPO = "/srv/app"
@@ -37,11 +36,11 @@ class Team:
         return decision
 
 
-@pytest.fixture(params=[MemoryStore, SqliteStore])
-def team(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Team]:
+@pytest.fixture
+def team(tmp_path: Path) -> Iterator[Team]:
     clock = ManualClock()
-    kept = {"clock": clock} if request.param is MemoryStore else {"clock": clock, "path": tmp_path / "gate.db"}
-    with LocalGate(settings=Settings(state=tmp_path / "state"), store=request.param(**kept), sleep=clock.sleep) as gate:
+    store = MemoryStore(clock=clock)
+    with LocalGate(settings=Settings(state=tmp_path / "state"), store=store, sleep=clock.sleep) as gate:
         yield Team(gate, clock)
 
 
@@ -67,30 +66,21 @@ def test_read_before_the_other_push_was_finished_does_not_lift_the_block(team: T
 
 
 @pytest.mark.parametrize(
-    "look", ["git fetch fork", "git fetch origin dev", "git -C /srv/other fetch", "git status", "git log"]
+    ("who", "look", "outcome", "push"),
+    [
+        *(("b", look, "done", FORCE) for look in ("git fetch fork", "git fetch origin dev", "git -C /srv/other fetch")),
+        *(("b", look, "done", FORCE) for look in ("git status", "git log")),
+        ("c", "git fetch", "done", FORCE),  # another session
+        ("b", "git fetch", "failed", FORCE),
+        ("b", "ls", "done", f"git fetch && {FORCE}"),  # the line continues before the session sees the result
+    ],
 )
-def test_read_of_something_else_does_not_lift_the_block(team: Team, look: str) -> None:
+def test_read_that_shows_the_session_no_push_does_not_lift_the_block(
+    team: Team, who: str, look: str, outcome: str, push: str
+) -> None:
     team.runs("a", FORCE)
-    team.runs("b", look)
-    assert team.ask("b", FORCE).verdict is Verdict.BLOCK
-
-
-def test_read_by_another_session_does_not_lift_the_block(team: Team) -> None:
-    team.runs("a", FORCE)
-    team.runs("c", "git fetch")
-    assert team.ask("b", FORCE).verdict is Verdict.BLOCK
-
-
-def test_failed_read_does_not_lift_the_block(team: Team) -> None:
-    team.runs("a", FORCE)
-    team.runs("b", "git fetch", outcome="failed")
-    assert team.ask("b", FORCE).verdict is Verdict.BLOCK
-
-
-def test_read_in_the_same_command_line_as_the_force_push_does_not_lift_the_block(team: Team) -> None:
-    """The session has not seen the result of the read when the command line continues."""
-    team.runs("a", FORCE)
-    assert team.ask("b", f"git fetch && {FORCE}").verdict is Verdict.BLOCK
+    team.runs(who, look, outcome=outcome)
+    assert team.ask("b", push).verdict is Verdict.BLOCK
 
 
 def test_no_read_lifts_the_block_of_an_unknown_force_push(team: Team) -> None:

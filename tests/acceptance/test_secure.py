@@ -22,8 +22,6 @@ from callosum.server.tokens import Role, Tokens
 from tests.acceptance.command import run
 from tests.support.serving import Server, serving, until
 
-SECRET = 43
-"""How many characters of a token are its secret."""
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - the address that needs a token
 MAIL: Any = {
     "instance": "mira",
@@ -114,45 +112,6 @@ def entries(server: Server) -> list[Any]:
     return found
 
 
-def refusals(server: Server, count: int) -> list[Any]:
-    """Return the refusals in the journal, once there are ``count``: they are written after the responses."""
-
-    def told() -> list[Any] | None:
-        found = [entry["body"] for entry in entries(server) if entry["event"] == "refuse"]
-        return found if len(found) >= count else None
-
-    found: list[Any] = until(told)
-    return found
-
-
-def test_token_acts_only_for_its_own_instance(state: Path, tokens: Tokens) -> None:
-    """It cannot act, complete, lock, release or renew for another instance; its attempts are journalled."""
-    mira, doug = tokens.add("mira", instance="mira"), tokens.add("doug", instance="doug")
-    with serving(state) as server:
-        opened = server.post("/intercept", MAIL, token=mira)
-        stolen = [
-            ("POST", "/intercept", MAIL),
-            ("POST", "/complete", {"instance": "mira", "id": opened["id"]}),
-            ("POST", "/lock", {"instance": "mira", "contextKey": "plan", "tier": 3}),
-            ("POST", "/renew", {"instance": "mira", "id": opened["id"]}),
-            ("DELETE", "/lock/thread%3Aa%3Am", {"instance": "mira"}),
-            ("POST", "/late", {"calls": [{"call": MAIL}]}),
-            ("POST", "/intercept", {**MAIL, "instance": "doug", "continues": "mira"}),
-        ]
-        for method, path, body in stolen:
-            answer = server.ask(method, path, body, token=doug)
-            assert (answer.status, answer.body["error"]) == (403, "this token belongs to another instance"), path
-        told = refusals(server, len(stolen))
-        assert [body["reason"] for body in told] == ["instance"] * len(stolen)
-        assert doug not in str(told)
-        assert doug[-SECRET:] not in server.log.read_text()
-        assert server.post("/complete", {"instance": "mira", "id": opened["id"]}, token=mira) == {
-            "ok": True,
-            "id": opened["id"],
-            "state": "done",
-        }
-
-
 def test_approving_needs_an_approver_even_on_this_machine(state: Path, tokens: Tokens) -> None:
     """The token of an approver approves and does nothing else."""
     anna, mira = tokens.add("anna", role=Role.APPROVER), tokens.add("mira")
@@ -167,6 +126,7 @@ def test_approving_needs_an_approver_even_on_this_machine(state: Path, tokens: T
         path = f"/approvals/{asked['id']}"
         assert server.ask("POST", path, {"approve": True}).status == 401
         assert server.ask("POST", path, {"approve": True}, token=mira).status == 403
+        assert server.ask("DELETE", "/lock/x", {"instance": "mira", "force": True}, token=mira).status == 403
         assert server.ask("POST", "/intercept", pay, token=anna).status == 403
         assert server.ask("POST", path, {"approve": True}, token=f"{anna}x").status == 401
         (waiting,) = server.get("/approvals")["approvals"]
@@ -217,29 +177,6 @@ def test_a_stream_ends_with_its_token(state: Path, tokens: Tokens) -> None:
         until(lambda: b'"message"' in stays.readline())
 
 
-@pytest.mark.parametrize(
-    ("headers", "status", "at"),
-    [
-        ({"Host": "evil.example"}, 421, "Host"),
-        ({"Host": "evil.example:7700"}, 421, "Host"),
-        ({"Origin": "http://evil.example"}, 403, "Origin"),
-        ({"Origin": "null"}, 403, "Origin"),
-        ({"Sec-Fetch-Site": "cross-site"}, 403, "Sec-Fetch-Site"),
-        ({"Authorization": "Bearer cal_nobody_x"}, 401, "Authorization"),
-        ({"Authorization": "Basic bWlyYTp4"}, 401, "Authorization"),
-    ],
-)
-def test_request_from_another_origin_is_refused_and_journalled(
-    state: Path, headers: dict[str, str], status: int, at: str
-) -> None:
-    """A web page in a browser cannot use the server of this machine."""
-    with serving(state) as server:
-        answer = server.ask("POST", "/intercept", MAIL, headers=headers)
-        assert (answer.status, answer.body["at"]) == (status, at)
-        assert "Access-Control-Allow-Origin" not in answer.headers
-        assert len(refusals(server, 1)) == len(entries(server)) == 1
-
-
 def test_page_of_an_allowed_origin_may_send_requests(state: Path) -> None:
     origin = "https://console.example"
     with serving(state, "--port", "0", "--allow-origin", origin) as server:
@@ -248,15 +185,3 @@ def test_page_of_an_allowed_origin_may_send_requests(state: Path) -> None:
         assert answer.headers["Access-Control-Allow-Origin"] == origin
         asked = server.ask("OPTIONS", "/intercept", headers={"Origin": origin, "Access-Control-Request-Method": "POST"})
         assert asked.status == 204
-
-
-def test_no_secret_shows_in_the_process_list_or_the_files(state: Path, tokens: Tokens) -> None:
-    secret = tokens.add("mira")
-    with serving(state) as server:
-        assert server.ask("GET", "/status", token=secret).status == 200
-        command = Path(f"/proc/{server.process.pid}/cmdline")
-        if command.exists():
-            assert secret.encode() not in command.read_bytes()
-    for path in state.rglob("*"):
-        if path.is_file():
-            assert secret[-SECRET:].encode() not in path.read_bytes(), path

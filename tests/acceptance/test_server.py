@@ -107,8 +107,10 @@ def test_a_client_of_the_original_program_is_served_unchanged(tmp_path: Path) ->
             assert (sent["proceed"], complete(who, sent, "sent")["ok"]) == (True, True)
         first = intercept("doug", "message", "send", target="andy", replyTo="msg-500", message="I do it")
         assert (first["tier"], complete("doug", first, "replied")["ok"]) == (3, True)
+        assert not {"conflicts", "warning"} & set(first)
         second = intercept("mira", "message", "send", target="andy", replyTo="msg-500", message="I do it")
-        assert (second["proceed"], bool(second["warning"])) == (True, True)
+        assert (second["proceed"], second["conflicts"][0]["instance"]) == (True, "doug")
+        assert second["warning"].startswith(f'[Callosum] Conflict: doug acted on "{thread}"')
         third = intercept("mira", "message", "delete", _contextKey=thread, messageId="msg-500")
         assert (third["proceed"], third["tier"]) == (False, 4)
         assert server.get(f"/status?contextKey={quote(thread)}")["recentActions"]
@@ -123,66 +125,6 @@ def test_a_client_of_the_original_program_is_served_unchanged(tmp_path: Path) ->
         assert server.post("/release", {"instance": "mira", "contextKey": "k"})["ok"] is False
         assert server.post("/release", {"instance": "doug", "contextKey": "k"})["ok"] is True
         assert server.post("/lock", {"instance": "mira", "contextKey": "k", "tier": 3})["acquired"]
-
-
-def test_two_agents_of_the_first_api_coordinate(seeds_server: Server) -> None:
-    """The agents know only the five endpoints and their first fields."""
-    ask = seeds_server.post
-
-    def intercept(who: str, tool: str, action: str, **params: str) -> Any:
-        return ask("/intercept", {"instance": who, "tool": tool, "action": action, "params": params})
-
-    search = intercept("mira", "web_search", "search", query="weather in Dresden")
-    assert (search["proceed"], search["tier"], search["contextKey"]) == (True, 0, None)
-    assert not {"conflicts", "warning", "lease"} & set(search)
-    assert ask("/complete", {"instance": "mira", "contextKey": None, "result": {"hits": 3}})["ok"] is True
-
-    for who, channel in (("mira", "general"), ("doug", "random")):
-        sent = intercept(who, "message", "send", target=channel, message="Good morning")
-        assert (sent["proceed"], sent["tier"], sent["contextKey"]) == (True, 2, f"channel:{channel}")
-        assert not {"conflicts", "warning", "lease"} & set(sent)
-        assert ask("/complete", {"instance": who, "contextKey": f"channel:{channel}", "result": "sent"}) == {
-            "ok": True,
-            "id": sent["id"],
-            "state": "done",
-        }
-
-    thread = "thread:andy:msg-500"
-    first = intercept("mira", "message", "send", target="andy", replyTo="msg-500", message="On it")
-    assert (first["proceed"], first["tier"], first["contextKey"]) == (True, 3, thread)
-    assert not {"conflicts", "warning"} & set(first)
-    second = intercept("doug", "message", "send", target="andy", replyTo="msg-500", message="Tomorrow, I would say")
-    assert (second["proceed"], second["tier"], second["contextKey"]) == (True, 3, thread)
-    (conflict,) = second["conflicts"]
-    expected = {"kind": "held", "instance": "mira", "tool": "message", "tier": 3, "key": thread, "id": first["id"]}
-    assert {name: conflict[name] for name in expected} == expected
-    assert second["warning"].startswith(f'[Callosum] Conflict: mira has an active action on "{thread}".')
-
-    deleted = intercept("doug", "message", "channel-delete", target="andy", _contextKey=thread)
-    assert (deleted["proceed"], deleted["tier"], deleted["contextKey"]) == (False, 4, thread)
-    assert [conflict["instance"] for conflict in deleted["conflicts"]] == ["mira"]
-    assert deleted["warning"].startswith(
-        f'[Callosum] Conflict: mira has an active action on "{thread}". Tier 4 action blocked.'
-    )
-
-    status = seeds_server.get(f"/status?contextKey={quote(thread)}")
-    assert {(lock["instance"], lock["contextKey"], lock["tier"]) for lock in status["locks"]} == {
-        ("mira", thread, 3),
-        ("doug", thread, 3),
-    }
-    now = time.time()
-    assert all(now < lock["expires"] <= now + 300 for lock in status["locks"])
-    assert [action["instance"] for action in status["recentActions"]] == ["doug", "mira"]
-    everything = seeds_server.get("/status")
-    assert len(everything["recentActions"]) == 5
-    assert {action["contextKey"] for action in everything["recentActions"]} > {None, "channel:general", thread}
-
-    assert ask("/complete", {"instance": "mira", "contextKey": thread, "result": {"messageId": "m9"}})["ok"] is True
-    released = seeds_server.ask("DELETE", f"/lock/{quote(thread, safe='')}", {"instance": "doug"})
-    assert (released.status, released.body["ok"]) == (200, True)
-    assert seeds_server.get(f"/status?contextKey={quote(thread)}")["locks"] == []
-    again = seeds_server.ask("DELETE", f"/lock/{quote(thread, safe='')}", {"instance": "doug"})
-    assert (again.status, again.body["ok"]) == (200, False)
 
 
 def test_locks_of_the_first_api_work(seeds_server: Server) -> None:
@@ -375,16 +317,6 @@ def test_call_runs_after_a_person_approves(server: Namespace, approver: str, fol
     assert entry["action"] == asked["id"]
 
 
-def test_call_is_blocked_after_a_person_refuses(server: Namespace, approver: str) -> None:
-    asked = server.ask("mira", "asked", "plan")
-    said = {"approve": False, "namespace": server.name}
-    assert server.server.post(f"/approvals/{asked['id']}", said, token=approver)["ok"] is True
-    denied = server.ask("mira", "asked", "plan")
-    assert (denied["proceed"], denied["verdict"]) == (False, "block")
-    assert "A person refused this" in denied["warning"]
-    assert server.server.post("/approvals/5", said, token=approver)["ok"] is False
-
-
 def test_person_frees_the_lease_of_another_session(server: Namespace, approver: str) -> None:
     server.ask("mira", "act4", "plan")
     path, said = "/lock/doc%3Aplan", {"instance": "doug", "namespace": server.name, "force": True, "by": "Anna"}
@@ -467,14 +399,6 @@ def test_calls_made_without_the_gate_are_journalled_late(server: Namespace) -> N
         ("doug", "late", None),
         ("doug", "complete", "failed"),
     }
-
-
-def test_one_bad_late_call_leaves_none_journalled(server: Namespace) -> None:
-    good = {"call": {"instance": "mira", "tool": "send2", "namespace": server.name}}
-    bad = {"call": {"instance": "mira", "tool": "", "namespace": server.name}}
-    answer = server.server.ask("POST", "/late", {"calls": [good, bad]})
-    assert (answer.status, answer.body["at"]) == (400, "calls[1].call.tool")
-    assert server.get("/journal")["entries"] == []
 
 
 def test_fallback_table_has_the_highest_tier_of_each_tool(shared: Server) -> None:

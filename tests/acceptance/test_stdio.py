@@ -138,21 +138,6 @@ def test_two_children_on_one_folder_conflict(state: Path) -> None:
             assert one.end() == (0, b"", b"")
 
 
-def test_a_wait_holds_up_no_other_request(state: Path) -> None:
-    with child(state) as mira, child(state) as doug:
-        held = doug.ask("lock", instance="doug", contextKey="payment:globex")
-        waits = mira.send("intercept", **pay("mira", wait=60))
-        until(lambda: bool(doug.ask("status").get("waiting")))
-        for number in range(20):
-            assert mira.ask("intercept", **pay("mira", f"other-{number}"))["proceed"] is True
-        assert waits not in mira.answers
-        assert doug.ask("renew", instance="doug", id=held["id"], ttl=60)["ok"] is True
-        assert doug.ask("release", instance="doug", contextKey="payment:globex")["ok"] is True
-        answer = mira.answer(waits)["result"]
-        assert answer["proceed"] is True
-        assert answer["lease"]["token"] == answer["id"]
-
-
 def test_lease_of_a_killed_child_expires(state: Path) -> None:
     with child(state, CALLOSUM_LEASE_TTL="4") as mira, child(state) as doug:
         lost = mira.ask("intercept", **pay("mira"))
@@ -165,19 +150,6 @@ def test_lease_of_a_killed_child_expires(state: Path) -> None:
         assert [one["action"] for one in lapses] == [lost["id"]]
         with child(state) as again:  # the host goes on with another child
             assert again.ask("complete", instance="mira", id=lost["id"])["late"] is True
-
-
-def test_input_that_ends_within_a_line_is_handled(state: Path) -> None:
-    with child(state) as mira:
-        mira.send("health")
-        mira.write(b'{"jsonrpc": "2.0", "id": 2, "method": "intercept", "params": {"instance": "mira", "tool": "pa')
-        code, out, said = mira.end()
-        assert (code, said) == (0, b"")
-        first, second = map(json.loads, out.splitlines())
-        assert first["result"]["name"] == "callosum"
-        assert (second["id"], second["error"]["code"]) == (None, -32700)
-        with LocalGate(state) as embedded:
-            assert embedded.entries() == []
 
 
 def test_waiting_request_is_answered_after_the_end_of_the_input(state: Path) -> None:
@@ -257,30 +229,6 @@ def test_full_disk_is_reported_and_the_child_continues_once_there_is_space(state
         resource.prlimit(mira.process.pid, resource.RLIMIT_FSIZE, room)
         assert mira.ask("intercept", **pay("mira", "second"))["proceed"] is True
         assert [one["event"] for one in mira.ask("journal")["entries"]] == ["intercept", "intercept"]
-
-
-def test_store_of_another_program_ends_the_child_at_the_start(state: Path) -> None:
-    (state / "gate.db").write_bytes(b"something else entirely, and long enough to be looked at" * 100)
-    with child(state) as mira:
-        code, out, said = mira.end()
-        assert (code, out) == (3, b"")
-        assert b"gate.db" in said
-
-
-def test_broken_rules_and_settings_end_the_child_at_the_start(state: Path) -> None:
-    (state / "tiers.json").write_text("{")
-    with child(state) as mira:
-        code, out, said = mira.end()
-        assert (code, out) == (2, b"")
-        assert b"tiers.json" in said
-
-
-def test_child_of_an_agent_cannot_approve(state: Path) -> None:
-    with child(state) as mira:
-        asked = mira.ask("intercept", instance="mira", tool="gift", params={"to": "acme"})
-        assert asked["verdict"] == "ask"
-        assert mira.ask("approve", id=asked["id"])["code"] == -32001
-        assert [one["id"] for one in mira.ask("approvals")["approvals"]] == [asked["id"]]
 
 
 def test_program_of_a_person_can_approve(state: Path) -> None:

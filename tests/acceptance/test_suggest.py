@@ -99,14 +99,6 @@ def test_suggest_without_a_store_creates_nothing(state: Path) -> None:
     assert not state.exists()
 
 
-def test_broken_rules_are_reported_with_their_path(state: Path) -> None:
-    make_conflicts(state, count=1)
-    (state / "tiers.json").write_text('{"rules": [{"tier": 7, "tool": "x"}]}')
-    shown = run(state, "rules", "suggest")
-    assert shown.returncode == 2
-    assert "rules[0].tier" in shown.stderr
-
-
 def test_text_from_sessions_is_harmless_at_a_terminal(state: Path) -> None:
     hostile = 'andy [bold red]x[/] \x1b[2J\x07\u202e\u009b31m "], "tier": 0'
     make_conflicts(state, target=hostile)

@@ -1,4 +1,8 @@
-"""Fixtures for the tests that run on every store."""
+"""Fixtures for the tests of the kernel that all stores share, and of what each engine does itself.
+
+``StoreContract`` runs on every engine. The other tests run on two stores, of which one encodes its records, and ask for
+every engine where they test a transaction, a cache or a scan.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +28,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "lmdb", "redis", "postgres"])
+@pytest.fixture(params=["memory", "sqlite"])
 def script(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[StoreScript]:
     """Yield a script for each of the stores, which all take their time from ``clock``."""
     store: Store

@@ -1,5 +1,7 @@
 """A batch whose transaction was undone: every request that can be stored is stored, and completely."""
 
+import pytest
+
 from callosum.model import Applied, Change, Opening, State, View
 from callosum.stores.base import Ancestry
 from callosum.testing import ManualClock
@@ -8,6 +10,7 @@ from callosum.testing.script import LEASE, StoreScript, ids
 KEY = "doc:plan"
 
 
+@pytest.mark.parametrize("script", ["memory", "sqlite", "lmdb", "redis", "postgres"], indirect=True)
 def test_ancestry_is_stored_although_another_change_of_the_batch_cannot_be_stored(
     script: StoreScript, clock: ManualClock
 ) -> None:

@@ -38,7 +38,7 @@ from callosum.testing import ManualClock
 from callosum.testing.script import StoreScript
 
 KEY, FACET, TREE, BELOW = "doc:plan", "doc:plan|title", "file:/repo/", "file:/repo/a.py"
-CROWD = 1_000
+CROWD = 400
 SENT = Content(b"sent" * 4, words=b"aaaabbbb", numbers=b"12", repeats=True, origin=b"origin", stance="+attend")
 SAVED = Content(b"save" * 4, whole=b"whole" * 3)
 MODES = (Mode.WRITE, Mode.APPEND, Mode.READ)
@@ -97,7 +97,7 @@ def conflict_count(change: Change) -> int:
 
 
 def oldest_actions(script: StoreScript) -> Iterator[int]:
-    """Open the oldest actions of a crowd: one of each sort that must not be lost among a thousand."""
+    """Open the oldest actions of a crowd: one of each sort that must not be lost among hundreds."""
     here = this_process()
     dead = Host(2**22 + 7, 1.0, here.machine)
     lasting: dict[str, Any] = {"state": State.OPEN, "lease": 60 * MINUTE}
@@ -140,14 +140,15 @@ def test_crowd_decides_as_if_all_actions_were_in_the_view(script: StoreScript, c
     assert {min(numbered), max(numbered)} == {oldest[0], ids[-1]}
     marks = [
         Mark(),
-        Mark(notified=ids[500], notified_kind=2, notified_at=1),
+        Mark(notified=ids[CROWD // 2], notified_kind=2, notified_at=1),
         Mark(notified=ids[-1], notified_kind=2, notified_at=1),
     ]
     marks.append(Mark(read=1, notified=ids[-1], notified_kind=3, notified_at=1))
     conflict_counts = set()
     for mark in marks:
         script.move("mira", KEY, mark)
-        for tier, mode, content in product(range(1, 5), MODES, (SENT, SAVED, Content(), replace(SENT, brief=True))):
+        cases = list(product(range(1, 5), MODES, (SENT, SAVED, Content(), replace(SENT, brief=True))))
+        for tier, mode, content in cases if mark == Mark() else cases[::5]:
             conflict_counts.add(
                 conflict_count(
                     same_decision(script, call_facts(Key(KEY, mode), tier=tier, content=content, pause=tier == 2))
@@ -190,7 +191,7 @@ def test_few_actions_decide_as_if_all_were_in_the_view(script: StoreScript, cloc
 
 
 def test_crowd_on_a_tree_decides_alike_above_and_below(script: StoreScript, clock: ManualClock) -> None:
-    """A session that acts below a tree meets a thousand actions on the tree."""
+    """A session that acts below a tree meets hundreds of actions on the tree."""
     script.act("hard", TREE, tier=4, state=State.OPEN, lease=60 * MINUTE)
     crowd(script, TREE)
     clock.advance(5)
@@ -216,6 +217,7 @@ def test_crowd_whose_leases_ran_out_is_settled_in_parts(script: StoreScript, clo
     assert len(script.store.live("default", (State.UNKNOWN,), KEY)) == 300
 
 
+@pytest.mark.parametrize("script", ["memory", "sqlite", "lmdb", "redis", "postgres"], indirect=True)
 def test_crowd_that_changes_between_two_views(script: StoreScript, clock: ManualClock) -> None:
     """What a store caches of a crowd follows reports, lapses, renewals and new actions."""
     ids = crowd(script, count=BOUND * 4)
@@ -298,6 +300,7 @@ class BatchScript(StoreScript):
         return [a.ids[-1] if isinstance(a, Applied) and a.change.open is not None else 0 for a in answers]
 
 
+@pytest.mark.parametrize("script", ["memory", "sqlite", "lmdb", "redis", "postgres"], indirect=True)
 @pytest.mark.parametrize("seed", range(4, 8))
 def test_batch_sees_its_own_changes(script: StoreScript, clock: ManualClock, seed: int) -> None:
     """What a store keeps between the steps of a batch, and between batches, does not outlive the lease."""

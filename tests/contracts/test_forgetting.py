@@ -120,7 +120,7 @@ def test_change_after_an_own_write_is_kept(script: StoreScript, clock: ManualClo
     assert ids(script.key_view("mira", KEY).latest) == [changed]
 
 
-@pytest.mark.parametrize("script", ["sqlite", "redis", "postgres"], indirect=True)  # the memory store keeps no rows
+@pytest.mark.parametrize("script", ["sqlite"], indirect=True)  # the memory store keeps no rows
 def test_inactive_session_keeps_no_change_of_others(script: StoreScript, clock: ManualClock) -> None:
     """Otherwise a key that many short sessions write would keep all their changes, each for the session before."""
     for number in range(29, 9, -1):  # upkeep visits sessions by name, so the last one comes first
@@ -289,6 +289,7 @@ def test_take_continues_behind_entries_that_stay(script: StoreScript, clock: Man
     assert left == sorted(left)
 
 
+@pytest.mark.parametrize("script", ["memory", "sqlite", "lmdb", "redis", "postgres"], indirect=True)
 def test_thirty_days_leave_no_more_than_fifteen(script: StoreScript, clock: ManualClock) -> None:
     """Records and journal are bounded, whatever came and went: sessions of three days, keys of their own, a long one."""
     assert isinstance(script.store, Kernel)

@@ -1,4 +1,4 @@
-"""The shipped gate contract on the embedded gate with each store, and on the clients of a server."""
+"""The shipped gate contract on the embedded gate with a store in memory and in a file, and on the clients of a server."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,12 +16,9 @@ from callosum.server.tokens import Role, Tokens
 from callosum.settings import Settings
 from callosum.stores.base import Store
 from callosum.stores.memory import MemoryStore
-from callosum.stores.postgres import PostgresStore
-from callosum.stores.redis import RedisStore
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
 from callosum.testing.gate_contract import RULES, GateContract
-from tests.support.redis_server import RedisServer
 from tests.support.serving import hosted
 from tests.support.world import gate_time
 
@@ -52,18 +49,6 @@ class TestOverSqlite(OverStore):
     @pytest.fixture
     def store(self, tmp_path: Path, clock: ManualClock) -> Store:
         return SqliteStore(tmp_path / "gate.db", clock=clock)
-
-
-class TestOverRedis(OverStore):
-    @pytest.fixture
-    def store(self, clock: ManualClock, redis_server: RedisServer) -> Store:
-        return RedisStore(redis_server.url(), clock=clock)
-
-
-class TestOverPostgres(OverStore):
-    @pytest.fixture
-    def store(self, postgres_url: str, clock: ManualClock) -> Store:
-        return PostgresStore(postgres_url, clock=clock)
 
 
 class _WithApprover:

@@ -1,6 +1,7 @@
 """Two versions on one store: what the newer one has appended to a record stays when the older one rewrites it."""
 
 import msgspec
+import pytest
 from msgspec import Raw
 
 from callosum.model import DAY, HOUR, SECOND, Key, Mode, State
@@ -26,6 +27,7 @@ def _lengthen(store: Kernel, at: list[bytes]) -> None:
     transaction.commit({**changed, names.named(b"w", "", b"new"): Raw(b"\xc3")}, ())
 
 
+@pytest.mark.parametrize("script", ["memory", "sqlite", "lmdb", "redis", "postgres"], indirect=True)
 def test_fields_that_a_newer_version_appended_survive_a_rewrite(script: StoreScript, clock: ManualClock) -> None:
     """Each kind of record is rewritten twice: from the engine, and from what the process knows already."""
     store = script.store

@@ -1,4 +1,4 @@
-"""Calls of different namespaces never meet, whatever else they have in common. A gate runs on each of the stores."""
+"""Calls of different namespaces never meet, whatever else they have in common."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A person's note reaches the agent, with a gate on each of the stores."""
+"""A person's note reaches the agent."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A gate on each of the stores takes in the records of a spool."""
+"""A gate takes in the records of a spool."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.check import Broken
-from fuzz.source import Bytes
+from fuzz.source import Source
 from fuzz.targets import hook, offline
 
 INPUTS = 150
@@ -45,7 +45,7 @@ def fresh() -> Iterator[None]:
 def attempts() -> None:
     chance = random.Random(1)
     for _ in range(INPUTS):
-        hook.run(Bytes(chance.randbytes(200)))
+        hook.run(Source(chance.randbytes(200)))
 
 
 def planted(old: str, new: str, folder: Path) -> Path:
@@ -91,7 +91,7 @@ def test_offline_target_finds_the_planted_fault(
     def attempts() -> None:
         chance = random.Random(1)
         for _ in range(OFFLINE_INPUTS):
-            offline.run(Bytes(chance.randbytes(300)))
+            offline.run(Source(chance.randbytes(300)))
 
     if plant is None:
         attempts()

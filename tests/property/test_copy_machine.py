@@ -83,5 +83,5 @@ def _servers(postgres: Server, redis_server: RedisServer) -> None:
 
 
 TestMovingGates = MovingGates.TestCase
-TestMovingGates.settings = sequences(10)
+TestMovingGates.settings = sequences(7)
 del Gates

@@ -373,4 +373,4 @@ def sequences(count: int) -> settings:
 
 
 TestGates = Gates.TestCase
-TestGates.settings = sequences(100)
+TestGates.settings = sequences(60)

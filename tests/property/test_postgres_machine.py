@@ -41,5 +41,5 @@ def _server(postgres: Server) -> None:
 
 
 TestPostgresGates = PostgresGates.TestCase
-TestPostgresGates.settings = sequences(12)
+TestPostgresGates.settings = sequences(8)
 del Gates

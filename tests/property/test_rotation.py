@@ -158,7 +158,7 @@ def run(steps: list[tuple[Any, ...]], make: Callable[[ManualClock], Store]) -> N
         stores[1].close()
 
 
-@sequences(300)
+@sequences(150)
 @given(weeks=WEEKS)
 def test_active_sessions_see_the_same_after_forgetting(
     weeks: list[tuple[list[tuple[Any, ...]], list[str]]],
@@ -175,20 +175,20 @@ def test_active_sessions_see_the_same_after_forgetting(
         group.rotate(1000)
 
 
-@sequences(100)
+@sequences(40)
 @given(steps=STEPS)
 def test_rotation_of_sqlite(steps: list[tuple[Any, ...]], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("rotation")
     run(steps, lambda clock: SqliteStore(folder / "gate.db", clock=clock))
 
 
-@sequences(40)
+@sequences(12)
 @given(steps=STEPS)
 def test_rotation_of_redis(steps: list[tuple[Any, ...]], redis_server: RedisServer) -> None:
     run(steps, lambda clock: RedisStore(redis_server.url(), clock=clock))
 
 
-@sequences(15)
+@sequences(8)
 @given(steps=STEPS)
 def test_rotation_of_postgres(steps: list[tuple[Any, ...]], postgres: Server) -> None:
     url = postgres.url()

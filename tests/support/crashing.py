@@ -1,6 +1,6 @@
 """A session's process that kills itself at a chosen statement of its work with the store.
 
-Every statement that SQLite runs is a point, before and after it; so are the instructions inside a statement. The
+The end of every statement that SQLite runs is a point; so are the instructions inside a statement. The
 process sends each answer it gets through a pipe, so that the acknowledged decisions are known after its death.
 """
 
@@ -16,7 +16,7 @@ from callosum.model import Call
 from callosum.process import this_process
 from callosum.settings import Settings
 
-When = Literal["before", "after", "inside"]
+When = Literal["after", "inside"]
 Phase = Literal["create", "intercept", "tool", "complete", "nothing"]
 STEP = 10
 """Instructions of SQLite's machine between two points inside a statement."""
@@ -40,10 +40,8 @@ class Fuse:
 
 class FusedCursor(sqlite3.Cursor):
     def execute(self, *args: Any) -> Self:
-        fuse = self.connection.fuse  # type: ignore[attr-defined]
-        fuse.burn("before")
         super().execute(*args)
-        fuse.burn("after")
+        self.connection.fuse.burn("after")  # type: ignore[attr-defined]
         return self
 
 
@@ -88,7 +86,7 @@ def run_session(folder: str, phase: Phase, when: When, at: int, told: Any) -> No
     told.send(("end", fuse.count))
 
 
-def crash(folder: Path, phase: Phase, when: When = "before", at: int = 0) -> tuple[dict[str, int], int]:
+def crash(folder: Path, phase: Phase, when: When = "after", at: int = 0) -> tuple[dict[str, int], int]:
     """Run the session until its point; return the answers it got and how it ended."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.racing", __name__])

@@ -32,7 +32,7 @@ CONFIG = schemathesis.Config.from_dict(
             # 408: a call with a timeout of 2 ms has expired when it is to be decided.
             "positive_data_acceptance": {"expected-statuses": ["2xx", "401", "403", "404", "408", "503"]},
         },
-        "generation": {"max-examples": 15, "deterministic": True, "database": "none"},
+        "generation": {"max-examples": 8, "deterministic": True, "database": "none"},
     }
 )
 DOCUMENT = json.loads(json.dumps(document()))

@@ -220,15 +220,6 @@ def run(*arguments: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_two_processes_without_a_session_are_two_actors(tmp_path: Path) -> None:
-    verdict, id = run(str(tmp_path), "The numbers of March are attached, as you asked on Monday.")
-    assert verdict == "allow"
-    again, _, renewed, reported, by_key = run(str(tmp_path), "The numbers of March are attached, as you asked.", id)
-    assert again == "confirm"
-    assert (renewed, reported) == ("True", "True"), "any process of the instance may speak for it"
-    assert by_key == "False", "another process's action is not found by key"
-
-
 def test_a_process_is_one_session_in_every_method(gate: LocalGate) -> None:
     decision = gate.intercept(Call("mira", "send_email", MAIL))
     (lock,) = gate.status().locks
