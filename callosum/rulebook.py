@@ -20,7 +20,7 @@ from callosum.errors import ConfigError
 from callosum.redact import SecretDigests
 from callosum.rules import RuleSet
 from callosum.rules.protected import PROGRAM, RULES, SETTINGS, SOCKET, STATE
-from callosum.rules.shell.policy import ShellPolicy
+from callosum.rules.shell.judgement import ShellPolicy
 from callosum.settings import Settings
 from callosum.sockets import socket_path
 

@@ -10,7 +10,7 @@ in the length of the line. The parts are loaded with the first command line.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,16 +18,23 @@ from callosum.redact.redactor import SHORT, is_plain, redact_text
 from callosum.rules import keys, name
 from callosum.rules import lexicon as lex
 from callosum.rules.lexicon import lists
-from callosum.rules.shell.judgement import ShellJudgement
-from callosum.rules.shell.policy import ShellPolicy
+from callosum.rules.shell.judgement import NOTHING, Known, ShellJudgement, ShellPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Iterable, Mapping
+    from types import ModuleType
 
     from callosum.model import Worktree
     from callosum.rules.guard import Guard
 
 DEFAULT_POLICY: Final = ShellPolicy()
+
+
+@cache
+def _line() -> ModuleType:
+    from callosum.rules.shell import line  # noqa: PLC0415 - most processes never see a command line
+
+    return line
 
 
 def judge(
@@ -48,47 +55,30 @@ def judge(
     ``worktrees`` tells the same of other folders, None of one outside of any. ``home`` is that of who runs the line.
     ``guard`` says in ``ShellJudgement.danger`` what the line would do to the gate itself.
     """
-    return _without_secrets(_judged(text, cwd, start, policy, worktree, guard, home, worktrees), ())
+    judgement: ShellJudgement = _line().judge(text, cwd, start or cwd, policy, _known(worktree, home, worktrees), guard)
+    return _without_secrets(judgement, ())
 
 
-def _judged(
-    text: str,
-    cwd: str | None,
-    start: str | None,
-    policy: ShellPolicy,
-    worktree: Worktree | None,
-    guard: Guard | None,
-    home: str | None,
-    worktrees: Mapping[str, Worktree | None] | None,
-) -> ShellJudgement:
-    from callosum.rules.shell import line  # noqa: PLC0415 - most processes never see a command line
-    from callosum.rules.shell.run import Known  # noqa: PLC0415
-
-    known = line.NOTHING
-    if worktree is not None or home is not None or worktrees:
-        known = Known(worktree, home, tuple(worktrees.items()) if worktrees else ())
-    return line.judge(text, cwd, start or cwd, policy, known, guard)
+def _known(worktree: Worktree | None, home: str | None, worktrees: Mapping[str, Worktree | None] | None) -> Known:
+    if worktree is None and home is None and not worktrees:
+        return NOTHING
+    return Known(worktree, home, tuple(worktrees.items()) if worktrees else ())
 
 
-def _without_secrets(found: ShellJudgement, texts: Collection[str]) -> ShellJudgement:
+def _without_secrets(judgement: ShellJudgement, texts: Iterable[str]) -> ShellJudgement:
     """Return a judgement without secrets in its reasons, searched with its keys and the call's ``texts`` at once."""
-    if is_plain(*texts, *[key.name for key in found.keys], *found.why):
-        return found
-    why = redact_text("\n".join(found.why)).split("\n")
-    return found._replace(why=tuple(dict.fromkeys(why)))
-
-
-def runs_commands(tool: str) -> bool:
-    """Tells whether a tool that no rule names runs command lines, by its name."""
-    return _runs_commands(tool if len(tool) <= 256 else tool[:256])
+    if is_plain(*texts, *[key.name for key in judgement.keys], *judgement.why):
+        return judgement
+    return judgement._replace(why=tuple(dict.fromkeys(redact_text("\n".join(judgement.why)).split("\n"))))
 
 
 @lru_cache(maxsize=4096)
-def _runs_commands(tool: str) -> bool:
+def runs_commands(tool: str) -> bool:
+    """Return True if a tool that no rule names runs command lines, by its name."""
+    tool = tool[:256]
     said = name.read_name(tool).words
-    shells = ("command" in said and "git" not in said) or tool.partition("__")[2].rpartition("__")[
-        0
-    ].lower() in lex.SHELL_TOOL_WORDS
+    server = tool.partition("__")[2].rpartition("__")[0].lower()
+    shells = ("command" in said and "git" not in said) or server in lex.SHELL_TOOL_WORDS
     return not lex.SHELL_TOOL_WORDS.isdisjoint(said) or (shells and not lex.SHELL_RUNS.isdisjoint(said))
 
 
@@ -112,22 +102,19 @@ def of_call(
 
     ``tool`` says by its name whether the line is PowerShell.
     """
-    text = _line(params)
+    text = _text(params, tool)
     if not text:
         return None
-    if tool and _speaks_powershell(tool):
-        text = f"pwsh -c {_quoted([text])}"
-    cwd, start = _start(params, cwd)
-    found = _judged(text, cwd, start, policy, worktree, guard, home, worktrees)
-    return _without_secrets(found, [one[:SHORT] for one in params.values() if type(one) is str])
+    cwd, start = _folders(params, cwd)
+    texts = [value[:SHORT] for value in params.values() if type(value) is str]
+    known = _known(worktree, home, worktrees)
+    return _without_secrets(_line().judge(text, cwd, start or cwd, policy, known, guard), texts)
 
 
 def folders_of(params: Mapping[str, Any], cwd: str | None, home: str | None, tool: str = "") -> tuple[str, ...]:
     """Return the folders other than ``cwd`` in which the command line among a call's params uses a repository."""
-    text = _line(params)
-    if tool and text and _speaks_powershell(tool):
-        text = f"pwsh -c {_quoted([text])}"
-    return _folders(text, *_start(params, cwd), home) if 0 < len(text) <= _MAX_LINE else ()
+    text = _text(params, tool)
+    return _repositories(text, *_folders(params, cwd), home) if 0 < len(text) <= _MAX_LINE else ()
 
 
 _MAX_LINE: Final = 8192
@@ -135,48 +122,47 @@ _MAX_LINE: Final = 8192
 
 
 @lru_cache(maxsize=1024)
-def _folders(text: str, cwd: str | None, start: str | None, home: str | None) -> tuple[str, ...]:
-    return _judged(text, cwd, start, DEFAULT_POLICY, None, None, home, None).folders
+def _repositories(text: str, cwd: str | None, start: str | None, home: str | None) -> tuple[str, ...]:
+    judgement: ShellJudgement = _line().judge(text, cwd, start or cwd, DEFAULT_POLICY, Known(None, home))
+    return judgement.folders
 
 
-def _start(params: Mapping[str, Any], cwd: str | None) -> tuple[str | None, str | None]:
+def _folders(params: Mapping[str, Any], cwd: str | None) -> tuple[str | None, str | None]:
     """Return the working folder, and the folder in which the line starts if a param names one."""
-    start = next(
-        (one for folder in lists.COMMAND_FOLDER_PARAMS if type(one := params.get(folder)) is str and one.strip()), None
-    )
-    if start is not None:
-        start = keys.path(keys.clean(start) or ".", cwd).rstrip("/") or "/"
-        cwd = cwd or (start if start.count("/") > 1 else None)
-    return cwd, start
+    for param in () if _FOLDER_PARAMS.isdisjoint(params) else lists.COMMAND_FOLDER_PARAMS:
+        folder = params.get(param)
+        if type(folder) is str and folder.strip():
+            start = keys.path(keys.clean(folder) or ".", cwd).rstrip("/") or "/"
+            return cwd or (start if start.count("/") > 1 else None), start
+    return cwd, None
+
+
+_FOLDER_PARAMS: Final = frozenset(lists.COMMAND_FOLDER_PARAMS)
 
 
 def danger_of_code(text: str, cwd: str | None, guard: Guard, policy: ShellPolicy = DEFAULT_POLICY) -> str:
     """Return what program text would do to the gate itself, ``""`` for nothing."""
-    from callosum.rules.shell import line  # noqa: PLC0415 - as above
+    danger: str = _line().program_text(text, cwd, policy, guard)
+    return danger
 
-    return line.program_text(text, cwd, policy, guard)
 
-
-def _line(params: Mapping[str, Any]) -> str:
+def _text(params: Mapping[str, Any], tool: str) -> str:
     """Return the command line; the words of a list are quoted, so that each stays one word."""
     text = ""
     for param in lists.COMMAND_PARAMS:
         value = params.get(param)
-        if isinstance(value, str) and value:
-            text = value
-            break
-        if isinstance(value, (list, tuple)) and value:
-            text = _quoted(value)
+        if value and isinstance(value, (str, list, tuple)):
+            text = value if isinstance(value, str) else _quoted(value)
             break
     more = params.get("args")
     if text and isinstance(more, (list, tuple)):
         text = f"{text} {_quoted(more)}"
-    return text
+    return f"pwsh -c {_quoted([text])}" if text and tool and _speaks_powershell(tool) else text
 
 
 def _quoted(value: list[Any] | tuple[Any, ...]) -> str:
-    said = [one for one in islice(value, 4096) if isinstance(one, str)]
-    return " ".join(one if one.isalnum() else "'" + one.replace("'", "'\\''") + "'" for one in said)
+    words = [word for word in islice(value, 4096) if isinstance(word, str)]
+    return " ".join(word if word.isalnum() else "'" + word.replace("'", "'\\''") + "'" for word in words)
 
 
 __all__ = [

@@ -9,6 +9,7 @@ repository.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode, Tier
@@ -52,8 +53,10 @@ def git(run: Run, argv: list[str], command: Command) -> None:
                 run.git(0, "index", Mode.READ)
     else:
         found = options.read(rest, groups.GIT_TAKES.get(name, options.NONE))
+        if "--" in rest:
+            found.flags.add("--")
         handler = _COMMANDS.get(name)
-        if name not in _ROWS or not _by_row(run, name, found, spelled_out="--" in rest):
+        if name not in _ROWS or not _by_row(run, name, found, rest):
             if handler is None:
                 run.note(1, "changes the repository")
             else:
@@ -64,52 +67,51 @@ def git(run: Run, argv: list[str], command: Command) -> None:
 _ROWS: Final = table.by_word("git")
 
 
-def _by_row(run: Run, name: str, found: options.Options, *, spelled_out: bool) -> bool:
-    """Judge a command by the first row that fits; return False if there is none, or it leaves the form to a function.
-
-    ``spelled_out`` says that ``--`` is among the words.
-    """
-    args, flags = found.args, found.flags | {"--"} if spelled_out else found.flags
+def _by_row(run: Run, name: str, found: options.Options, rest: list[str]) -> bool:
+    """Judge a command by the first row that fits; return False if none does, or it leaves the form to a function."""
+    words, flags = [name, *found.args], found.flags
     for row in _ROWS[name]:
-        for form in row.words or ():
-            if form[0] == name and (len(form) == 1 or _fits(form, args)):
-                break
-        else:
+        size = table.matches(row, words, words)
+        if size is None or not row.without.isdisjoint(flags):
             continue
-        missing = row.options and flags.isdisjoint(row.options)
-        if missing and not any("&" in one and flags.issuperset(one.split("&")) for one in row.options):
-            continue
-        if row.without and not row.without.isdisjoint(flags):
+        if row.options and flags.isdisjoint(row.options) and not any(_given(found, one) for one in row.options):
             continue
         if row.tier == "-":
             return False
-        tier = row.tier if isinstance(row.tier, int) else int(getattr(run.policy, row.tier))
+        tier = table.tier_of(run, row)
         run.note(tier, row.what)
-        behind = args[sum(one not in ("*", '""') for one in form) - 1 :] if len(form) > 1 else args
         for template, mode in row.keys:
-            _keys(run, tier, template, mode, behind)
+            _keys(run, tier, template, mode, words[size:], found, rest)
         return True
     return False
 
 
-def _fits(form: tuple[str, ...], args: list[str]) -> bool:
-    """Return True if the arguments are those behind a form's first word: ``*`` is any, and ``""`` none."""
-    if form[1] == '""' or not args:
-        return not args and form[1] == '""'
-    if len(form) == 2:
-        return form[1] in ("*", args[0])
-    return len(args) >= len(form) - 1 and all(one in ("*", word) for one, word in zip(form[1:], args, strict=False))
+def _given(found: options.Options, option: str) -> bool:
+    """Return True if an option of a row is given: ``-a&-b`` both, ``-a=`` with a value, ``-a=b`` with this one."""
+    if "&" in option:
+        return found.flags.issuperset(option.split("&"))
+    name, equals, value = option.partition("=")
+    return equals != "" and (found.value(name) == value if value else found.value(name) != "")
 
 
-def _keys(run: Run, tier: int, template: str, mode: Mode, behind: list[str]) -> None:
+def _keys(
+    run: Run, tier: int, template: str, mode: Mode, behind: list[str], found: options.Options, rest: list[str]
+) -> None:
     """Add the keys of a row: ``{1}`` stands for the first word behind the row's, ``{*}`` for each."""
     entity, _, part = template.partition(":")
-    part, brace, place = part.partition("{")
-    named = behind[:64] if place == "*}" else behind[int(place[:-1]) - 1 : int(place[:-1])] if brace else [""]
-    for one in named[:32] if entity == "git" else named:
+    part, _, place = part.partition("{")
+    place = place[:-1]
+    if place == "--":
+        behind = rest[rest.index("--") + 1 :]
+    elif place.isdecimal():
+        behind = behind[int(place) - 1 : int(place)]
+    elif place != "*":
+        behind = [found.value(*place.split(","))]
+    for one in behind[: 32 if entity == "git" else 64]:
         if entity != "git":
-            found = run.place(one)
-            run.file(tier, found, mode, tree=entity == "tree" or (entity == "path" and found.kind == places.WHOLE))
+            found_at = run.place(one)
+            tree = entity == "tree" or (entity == "path" and found_at.kind == places.WHOLE)
+            run.file(tier, found_at, mode, tree=tree)
         elif part == "branch:":
             _branch(run, tier, one, mode)
         elif part == "tree":
@@ -220,27 +222,20 @@ def _takes_over(run: Run, found: options.Options) -> None:
         _tree(run, 1)
 
 
+def _moves_head(what: str, run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    run.note(1, what)
+    _takes_over(run, found)
+    for line in found.values.get("-x", []) + found.values.get("--exec", []):
+        run.within(line)
+
+
 def _branch(run: Run, tier: int, name: str, mode: Mode = Mode.WRITE) -> None:
     if name and "$" not in name:
         run.git(tier, f"branch:{name.removeprefix('refs/heads/')}", mode, common=True)
 
 
-def _commit(run: Run, found: options.Options, rest: list[str], _command: Command) -> None:
-    if found.has("--dry-run"):
-        run.note(0, "only tells what it would do")
-        return
-    run.note(1, "makes a commit" if not found.has("--amend") else "replaces the last commit")
-    _state(run, 1, "HEAD", mode=Mode.WRITE if found.has("--amend") else Mode.APPEND)
-    # What is committed is all that is in the index, whoever put it there; unless the files are named.
-    named = "--" in rest or (found.args and not found.has("-i", "--include"))
-    run.git(1, "index", Mode.APPEND if named else Mode.WRITE)
-
-
 def _push(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
     policy = run.policy
-    if found.has("-n", "--dry-run"):
-        run.note(0, "only tells what it would do")
-        return
     remote, *specs = found.args or [found.value("--repo") or "origin"]
     force = found.has("-f", "--force", "--force-with-lease", "--mirror", "--prune") or any(
         one[:1] == "+" for one in specs
@@ -305,32 +300,14 @@ def _looks_at(run: Run, remotes: list[str], named: list[str]) -> None:
 _PATTERN: Final = frozenset("*?[$`")
 
 
-def _paths(run: Run, tier: int, words: list[str], what: str) -> None:
-    run.note(tier, what)
-    for one in words[:64]:
-        place = run.place(one)
-        run.file(tier, place, Mode.WRITE, tree=place.kind == places.WHOLE)
-
-
-def _checkout(run: Run, found: options.Options, rest: list[str], _command: Command) -> None:
-    policy = run.policy
-    if "--" in rest:
-        _paths(run, policy.discard, rest[rest.index("--") + 1 :], "throws away changes that no commit holds")
-        return
-    if found.has("-f", "--force"):
-        run.note(policy.discard, "throws away changes that no commit holds")
-        _state(run, policy.discard, "tree", "index", "HEAD")
-        return
-    made = found.value("-b", "-B", "--orphan") or (found.args[0] if found.has("--orphan") and found.args else "")
-    if made:
-        run.note(1, "makes a branch and goes to it")
-        _state(run, 1, "HEAD")
-        _branch(run, 1, made)
-        return
+def _checkout(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
     paths = [one for one in found.args if one in (".", "./", "*") or one[:2] == "./" or "*" in one]
     paths += found.args[1:] if len(found.args) > 1 and not found.has("-t", "--track") else []
     if paths:
-        _paths(run, policy.discard, list(dict.fromkeys(paths)), "throws away changes that no commit holds")
+        run.note(run.policy.discard, "throws away changes that no commit holds")
+        for path in list(dict.fromkeys(paths))[:64]:
+            place = run.place(path)
+            run.file(run.policy.discard, place, Mode.WRITE, tree=place.kind == places.WHOLE)
         return
     if found.has("-p", "--patch", "--ours", "--theirs"):
         run.note(1, "replaces files")
@@ -376,16 +353,6 @@ def _deletes_branches(run: Run, found: options.Options, _rest: list[str], _comma
         _branch(run, tier, one)
 
 
-def _moves_head(what: str) -> Part:
-    def handler(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-        run.note(1, what)
-        _takes_over(run, found)
-        for one in found.values.get("-x", []) + found.values.get("--exec", []):
-            run.within(one)
-
-    return handler
-
-
 def _fetch(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
     run.note(1, "fetches")
     run.git(1, "remotes", Mode.APPEND, common=True)
@@ -405,23 +372,6 @@ def _pull(run: Run, found: options.Options, _rest: list[str], _command: Command)
         run.git(0, f"remote:{found.args[0]}/", Mode.READ)
 
 
-def _gc(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    now = found.value("--prune") in ("now", "all") or found.value("--expire") in ("now", "all")
-    if now:
-        run.note(run.policy.discard, "deletes what only the reflog still holds")
-        _state(run, run.policy.discard, "HEAD", "stash")
-    else:
-        run.note(1, "tidies the repository")
-
-
-def _adds_worktree(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    run.note(1, "changes worktrees")
-    for one in found.args[1:2]:
-        run.file(1, run.place(one), Mode.WRITE, tree=True)
-    # A branch that is checked out in one worktree cannot be in another.
-    _branch(run, 1, found.value("-b", "-B") or (found.args[2] if len(found.args) > 2 else ""))
-
-
 def _each_submodule(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
     where = run.where
     run.where = where._replace(below=True)
@@ -430,49 +380,32 @@ def _each_submodule(run: Run, found: options.Options, _rest: list[str], _command
 
 
 def _remove(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    if found.has("-n", "--dry-run"):
-        run.note(0, "only tells what it would do")
-        return
     run.git(1, "index", Mode.APPEND)
-    if found.has("--cached"):
-        run.note(1, "takes files out of the index")
-        return
-    for one in found.args[:64]:
-        run.removes(one, deep=found.has("-r"))
+    for path in found.args[:64]:
+        run.removes(path, deep=found.has("-r"))
     run.note(1, "removes files")
 
 
 def _config(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    asks = found.has("--get", "--get-all", "--list", "-l", "--get-regexp", "--show-origin") or found.args[:1] in (
-        ["get"],
-        ["list"],
-    )
-    if asks or (len(found.args) == 1 and not found.has("--unset", "--unset-all", "--remove-section", "-e", "--edit")):
-        run.note(0, "only looks")
-        return
     if len(found.args) > 1 and (found.args[1][:1] == "!" or found.args[0][:6].lower() != "alias."):
         _setting(run, *found.args[:2])
-    far = found.has("--global", "--system")
-    run.note(2 if far else 1, "changes the configuration of git" + (" for all repositories" if far else ""))
-    if far:
+    if found.has("--global", "--system"):
+        run.note(2, "changes the configuration of git for all repositories")
         run.key(2, "setting:git")
     else:
+        run.note(1, "changes the configuration of git")
         _state(run, 1, "config")
 
 
 def _remotes(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-    what = found.args[0] if found.args else "show"
-    if what == "update":
+    if found.args[0] == "update":
         run.note(1, "fetches")
         run.git(1, "remotes", Mode.APPEND, common=True)
         _looks_at(run, found.args[1:] or ["origin"], [])
-    elif what in ("show", "get-url") or found.has("-v", "--verbose"):
-        run.note(0, "only looks")
-        if what == "show" and len(found.args) > 1 and not found.has("-n"):
-            _looks_at(run, found.args[1:2], [])
     else:
-        run.note(1 if what in ("add", "prune", "set-head") else 2, "changes remotes")
-        _state(run, 1, "remotes")
+        run.note(0, "only looks")
+        if not found.has("-n"):
+            _looks_at(run, found.args[1:2], [])
 
 
 def _bisect(run: Run, _found: options.Options, rest: list[str], command: Command) -> None:
@@ -486,15 +419,12 @@ def _bisect(run: Run, _found: options.Options, rest: list[str], command: Command
 
 
 def _apply(run: Run, found: options.Options, _rest: list[str], command: Command) -> None:
-    if found.has("--check", "--stat", "--numstat", "--summary"):
-        run.note(0, "only looks")
-        return
     run.note(1, "patches files")
-    for one in found.args[:32]:
-        run.reads(one)
+    for path in found.args[:32]:
+        run.reads(path)
     named = patches.patched({"patch": wrap.source(command)[0]})
-    for one in named:
-        run.makes(one, "patches a file")
+    for path in named:
+        run.makes(path, "patches a file")
     if not named and not found.has("--cached"):
         _tree(run, 1)
     if found.has("--index", "--cached", "-3", "--3way"):
@@ -502,7 +432,10 @@ def _apply(run: Run, found: options.Options, _rest: list[str], command: Command)
 
 
 def _mailbox(run: Run, found: options.Options, rest: list[str], command: Command) -> None:
-    _apply(run, found, rest, command)
+    if found.has("--check", "--stat", "--numstat", "--summary"):
+        run.note(0, "only looks")
+    else:
+        _apply(run, found, rest, command)
     _state(run, 1, "HEAD", "index")
 
 
@@ -528,10 +461,9 @@ def _clone(run: Run, found: options.Options, _rest: list[str], _command: Command
 
 
 _COMMANDS: Final[dict[str, Part]] = {
-    "commit": _commit, "push": _push, "checkout": _checkout, "switch": _switch, "clean": _clean, "fetch": _fetch,
-    "branch": _deletes_branches, "pull": _pull, "gc": _gc, "prune": _gc, "worktree": _adds_worktree, "rm": _remove,
-    "submodule": _each_submodule, "config": _config, "remote": _remotes, "bisect": _bisect, "apply": _apply,
-    "am": _mailbox, "clone": _clone, "init": _begin, "lfs": _pushes_large,
-    "merge": _moves_head("merges"), "rebase": _moves_head("replays commits"),
-    "cherry-pick": _moves_head("takes over commits"), "revert": _moves_head("takes back commits"),
+    "push": _push, "checkout": _checkout, "switch": _switch, "clean": _clean, "fetch": _fetch, "pull": _pull,
+    "branch": _deletes_branches, "rm": _remove, "submodule": _each_submodule, "config": _config, "remote": _remotes,
+    "bisect": _bisect, "apply": _apply, "am": _mailbox, "clone": _clone, "init": _begin, "lfs": _pushes_large,
+    "merge": partial(_moves_head, "merges"), "rebase": partial(_moves_head, "replays commits"),
+    "cherry-pick": partial(_moves_head, "takes over commits"), "revert": partial(_moves_head, "takes back commits"),
 }  # fmt: skip

@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Final
 from callosum.model import Mode
 from callosum.rules import keys
 from callosum.rules.shell import code, data, files, git, leaks, machine, powershell, programs, table, verbs, web, wrap
-from callosum.rules.shell.judgement import ShellJudgement
+from callosum.rules.shell.judgement import NOTHING, Known, ShellJudgement, ShellPolicy
 from callosum.rules.shell.options import read as read_options
 from callosum.rules.shell.parser import MAX_TEXT, Command, parse
 from callosum.rules.shell.programs import maps
-from callosum.rules.shell.run import Known, Run, shown
+from callosum.rules.shell.run import Run, shown
 from callosum.rules.shell.selfguard import Watch
 from callosum.rules.shell.words import assignment, expand
 
 if TYPE_CHECKING:
     from callosum.rules.guard import Guard
-    from callosum.rules.shell.policy import ShellPolicy
     from callosum.rules.shell.run import Handler
 
-NOTHING: Final = Known()
 MAX_KEPT: Final = 512
 """Lines up to this length are judged once and remembered."""
 
@@ -38,26 +36,18 @@ def judge(
     guard: Guard | None = None,
 ) -> ShellJudgement:
     """Return what a command line does; see ``callosum.rules.shell.judge``. Its reasons may show secrets."""
-    if len(text) <= MAX_KEPT:
-        return _kept(text, cwd, start, policy, known, guard)
-    return _judge(text, cwd, start, policy, known, guard)
+    return (_kept if len(text) <= MAX_KEPT else _judge)(text, cwd, start, policy, known, guard)
 
 
 def program_text(text: str, cwd: str | None, policy: ShellPolicy, guard: Guard) -> str:
     """Return what program text would do to the gate itself, ``""`` for nothing."""
     watch = Watch(guard)
-    run = Run(cwd, cwd, policy, NOTHING, _text, _dispatch, watch)
-    code.judge(run, text)
+    code.judge(Run(cwd, cwd, policy, NOTHING, _text, _dispatch, watch), text)
     return watch.danger
 
 
 def _judge(
-    text: str,
-    cwd: str | None,
-    start: str | None,
-    policy: ShellPolicy,
-    known: Known,
-    guard: Guard | None,
+    text: str, cwd: str | None, start: str | None, policy: ShellPolicy, known: Known, guard: Guard | None
 ) -> ShellJudgement:
     watch = None if guard is None else Watch(guard)
     run = Run(cwd, start, policy, known, _text, _dispatch, watch)
@@ -69,8 +59,11 @@ def _judge(
                 watch.cut(text)  # all of it, as text: what stands behind the cut must not pass unseen
             text = text[:MAX_TEXT]
     _text(run, text)
-    if run.readers:
-        run.settle_inputs()
+    if run.readers:  # what any command is given may be read by a shell whose own command gives it nothing
+        for command in tuple(run.inputs):
+            run.command = command.words
+            for reader in tuple(run.readers.values()):
+                reader(command)
     if watch is not None:
         watch.finish(run, text)
     return _settled(run)

@@ -9,7 +9,7 @@ from callosum.rules import keys
 from callosum.rules.shell import programs
 
 if TYPE_CHECKING:
-    from callosum.rules.shell.policy import ShellPolicy
+    from callosum.rules.shell.judgement import ShellPolicy
 
 INSIDE: Final = "in the working folder"
 WHOLE: Final = "the whole working folder"

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from callosum.model import Worktree
+    from callosum.rules.shell.judgement import Known, ShellPolicy
     from callosum.rules.shell.parser import Command
-    from callosum.rules.shell.policy import ShellPolicy
     from callosum.rules.shell.selfguard import Watch
     from callosum.rules.shell.words import Variables
 
@@ -32,17 +32,6 @@ MAX_FOLDERS: Final = 16
 MAX_FOUND: Final = 512
 """How many keys of a line are collected before the strongest are chosen."""
 _SHOWN: Final = 72
-
-
-class Known(NamedTuple):
-    """What a call tells of the disk: the worktree of its folder, the home of who runs it, and other worktrees.
-
-    ``worktrees`` are folders, each with the worktree it lies in, None outside of any.
-    """
-
-    worktree: Worktree | None = None
-    home: str | None = None
-    worktrees: tuple[tuple[str, Worktree | None], ...] = ()
 
 
 class Where(NamedTuple):
@@ -251,13 +240,6 @@ class Run:
             for target in (target for _, target in command.redirects if target[:5] == "/dev/"):
                 self.watch.redirected(target)
         self.inputs.append(command)
-
-    def settle_inputs(self) -> None:
-        """Judge all inputs as what is read by the shells and interpreters whose own command gives them nothing."""
-        for command in tuple(self.inputs):
-            self.command = command.words
-            for judge in tuple(self.readers.values()):
-                judge(command)
 
     def writes_text(self, word: str, text: str) -> None:
         """Note a file whose text the line tells: it may be a script that the line runs."""

@@ -45,13 +45,10 @@ def _read_rows() -> dict[str, list[Row]]:
             lists[name] = members
             continue
         programs, first, flags, tier, named, what = map(str.strip, re.split(r"\s\|(?=\s)", line))
-        words = None
-        alternatives = [one.strip() for one in first.split(",")]
-        if "*" not in alternatives:
-            words = tuple(tuple(one.split()) if one != '""' else () for one in alternatives)
+        forms = [tuple(form.split()) if form.strip() != '""' else () for form in first.split(",")]
         given = flags.split()
         row = Row(
-            words,
+            None if ("*",) in forms else tuple(forms),
             frozenset(one for one in given if one[0] != "!"),
             frozenset(one[1:] for one in given if one[0] == "!"),
             int(tier) if tier.isdecimal() else tier,
@@ -111,14 +108,14 @@ def _judged(run: Run, program: str, argv: list[str]) -> bool:
         words = _resources(_manifests(run, argv, words))
     rows = by_word(program)
     for row in rows.get(words[0], rows[""]) if words else rows[""]:
-        size = _matches(row, words, argv)
+        size = matches(row, words, argv)
         if size is None:
             continue
         if row.options and row.options.isdisjoint(found.flags):
             continue
         if row.without and not row.without.isdisjoint(found.flags | set(words)):
             continue
-        tier = row.tier if isinstance(row.tier, int) else int(getattr(run.policy, row.tier))
+        tier = tier_of(run, row)
         if tier and verbs.is_dry(argv):
             run.note(0, "only tells what it would do")
             return True
@@ -197,26 +194,37 @@ def _split(argv: list[str]) -> tuple[list[str], options.Options]:
     return options.read(argv[at:], programs.TAKES_AFTER_COMMAND).args, found
 
 
-def _matches(row: Row, words: list[str], argv: list[str]) -> int | None:
+def tier_of(run: Run, row: Row) -> int:
+    """Return the tier of a row, which may be a setting of the policy."""
+    return row.tier if isinstance(row.tier, int) else int(getattr(run.policy, row.tier))
+
+
+def matches(row: Row, words: list[str], argv: list[str]) -> int | None:
     """Return how many words a row's first words take, None where they do not fit."""
     if row.words is None:
         return 0
-    start = words[0] if words else ""
-    for one in row.words:
-        size = len(one)
+    given = len(words)
+    for form in row.words:
+        size = len(form)
         if not size:
             if not words and len(argv) == 1:
                 return 0
             continue
-        first = one[0]
-        if first[0] == "-":
-            if tuple(argv[1 : 1 + size]) == one:
+        if form[-1] in _FOLLOWS:
+            size -= 1
+            if (form[-1] == "...") != (given > size):
+                continue
+        if form[0][0] == "-":
+            if tuple(argv[1 : 1 + size]) == form:
                 return 0
-        elif (first in (start, "*") and len(words) >= size) and (
-            size == 1 or all(part in ("*", word) for part, word in zip(one, words, strict=False))
+        elif (given >= size and form[0] in (words[0], "*")) and (
+            size == 1 or all(part in ("*", word) for part, word in zip(form[:size], words, strict=False))
         ):
             return size
     return None
+
+
+_FOLLOWS: Final = frozenset(("...", '""'))
 
 
 def _place(run: Run, name: str) -> str:
