@@ -25,10 +25,9 @@ def look(run: Run, argv: list[str], command: Command) -> None:
     found = options.read(argv[1:], groups.FILE_TAKES.get(program, programs.VIEWER_TAKES))
     if program == "sort" and found.value("-o", "--output"):
         run.makes(found.value("-o", "--output"), "writes a file")
-    for one in found.args[
-        1 if program in programs.TAKES_SCRIPT_FIRST and not found.has(*programs.SCRIPT_OPTIONS) else 0 :
-    ][:32]:
-        run.reads(one)
+    scripted = program in programs.TAKES_SCRIPT_FIRST and not found.has(*programs.SCRIPT_OPTIONS)
+    for path in found.args[scripted:][:32]:
+        run.reads(path)
     for sign, target in command.redirects:
         if sign == "<":
             run.reads(target)
@@ -198,6 +197,11 @@ _ONESELF: Final = re.compile(r"\$\{?(?:USER|LOGNAME|UID)\b|(?:\$\(|`)(?:whoami|i
 """Who runs the command, as ``chown`` is told."""
 
 
+_GRAVE_DEEP: Final = frozenset(
+    (places.WHOLE, places.HISTORY, places.OUTSIDE, places.SYSTEM, places.KEPT_KEYS, places.UNKNOWN)
+)
+
+
 def change_mode(run: Run, argv: list[str], _command: Command) -> None:
     """``chmod``, ``chown``, ``chgrp``: grave for the machine's own trees and for a whole working folder."""
     found = options.read(argv[1:], programs.FILE_CHANGE_MODE_TAKES)
@@ -208,14 +212,7 @@ def change_mode(run: Run, argv: list[str], _command: Command) -> None:
     for one in args[:64]:
         place = run.place(one)
         tier = 1
-        if deep and place.kind in (
-            places.WHOLE,
-            places.HISTORY,
-            places.OUTSIDE,
-            places.SYSTEM,
-            places.KEPT_KEYS,
-            places.UNKNOWN,
-        ):
+        if deep and place.kind in _GRAVE_DEEP:
             tier = run.policy.outside if place.kind != places.UNKNOWN else 2
             if place.kind == places.WHOLE:
                 tier = run.policy.whole if not _ONESELF.match(owner) else 1

@@ -155,7 +155,7 @@ def _command(run: Run, command: Command) -> None:
             if not programs.FETCHERS.isdisjoint(words[:4]):
                 run.brings(target)
     before = dict(run.variables) if words and "=" in words[0] else run.variables
-    at = _assigned(run, words)
+    at = _assigned(run, words) if words and "=" in words[0] else 0
     if at == len(words):
         run.note(0, "only redirects" if command.redirects or not words else "sets variables")
         return
@@ -169,7 +169,7 @@ def _command(run: Run, command: Command) -> None:
     elif first in programs.DECLARES_VARIABLES:
         _assigned(run, [one for one in argv[1:] if "=" in one])
     _dispatch(run, argv, command)
-    if at and "PORT" in run.variables and machine.is_server(first):
+    if at and "PORT" in run.variables and first in programs.SERVERS:
         machine.serves(run, first, argv, run.variables["PORT"][0])
     if at:
         run.variables = before  # what is set before a command is set for it alone
@@ -279,7 +279,7 @@ def _program(run: Run, program: str, argv: list[str], command: Command) -> None:
         run, program, argv
     ):
         _other(run, program, argv, command)
-    if machine.is_server(program):
+    if program in programs.SERVERS:
         machine.serves(run, program, argv, "")
     if command.end == "&":
         machine.stays(run, program, argv)
@@ -356,9 +356,7 @@ def _other(run: Run, program: str, argv: list[str], command: Command) -> None:
 
 
 def _api(run: Run, argv: list[str]) -> None:
-    found = read_options(
-        argv[2:], frozenset("-X --method -f -F -H -q -t --field --raw-field --header --jq --input".split())
-    )
+    found = read_options(argv[2:], programs.GH_API_TAKES)
     method = (
         found.value("-X", "--method")
         or ("POST" if found.has("-f", "-F", "--field", "--raw-field", "--input") else "GET")

@@ -115,11 +115,6 @@ def stays(run: Run, program: str, argv: list[str]) -> None:
             run.keyed(1, "process", one, Mode.APPEND)
 
 
-def is_server(program: str) -> bool:
-    """Tells whether a program may listen on a port."""
-    return program in programs.SERVERS
-
-
 _BACKQUOTED: Final = re.compile(r"`([^`\n]{1,1024})`|\b(?:qx|%x)[({\[]([^)}\]\n]{1,1024})[)}\]]")
 """What these languages hand to a shell."""
 
@@ -192,27 +187,11 @@ def _code(run: Run, program: str, text: str) -> None:
 
 def _module(run: Run, words: list[str], command: Command) -> None:
     name = words[0]
-    if name in (
-        "pip",
-        "alembic",
-        "django",
-        "celery",
-        "flask",
-        "uvicorn",
-        "gunicorn",
-        "poetry",
-        "pipx",
-        "uv",
-        "twine",
-        "ansible",
-        "hatch",
-        "build",
-    ):
+    if name in programs.RUN_AS_MODULES:
         run.inner(words, command)
     else:
-        run.note(
-            0 if name in ("json.tool", "site", "this", "platform", "py_compile_") else 1, f"runs the module {name}"
-        )
+        looks = name in ("json.tool", "site", "this", "platform", "py_compile_")
+        run.note(0 if looks else 1, f"runs the module {name}")
 
 
 def _script(run: Run, program: str, words: list[str], command: Command) -> None:

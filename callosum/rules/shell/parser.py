@@ -9,7 +9,7 @@ take is read as far as it goes and marked ``odd``.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 MAX_TEXT: Final = 131_072
 """How many characters of a text are read."""
@@ -101,23 +101,17 @@ class Parsed:
 
 
 _NOBODY: Final = Command()
-_NOTHING: Final[list[str]] = []
 
 
 class _Frame:
-    """What was going on where something was opened, to go on with once it is closed."""
+    """What was open where something was opened. ``kept`` is the state of the list of commands around it."""
 
-    __slots__ = ("cases", "closer", "command", "has", "parts", "pattern", "pending", "piped", "quoted", "start", "test")
+    __slots__ = ("closer", "kept", "start")
 
     def __init__(self, closer: str, start: int) -> None:
         self.closer = closer
         self.start = start
-        self.command: Command = _NOBODY
-        self.parts: list[str] = _NOTHING
-        self.has = self.quoted = self.test = self.pattern = False
-        self.pending = ""
-        self.cases = 0
-        self.piped: Command | None = None
+        self.kept: tuple[Any, ...] = ()
 
 
 def parse(text: str, tokens: int = MAX_TOKENS) -> Parsed:
@@ -433,9 +427,10 @@ class _Parser:
     def _begin(self, closer: str, start: int) -> None:
         """Set the current command aside and begin a list of commands."""
         frame = self._push(closer, start)
-        frame.command, frame.parts, frame.has = self.command, self.parts, self.has
-        frame.quoted, frame.pending, frame.test = self.quoted, self.pending, self.test
-        frame.cases, frame.pattern, frame.piped = self.cases, self.pattern, self.piped
+        frame.kept = (
+            self.command, self.parts, self.has, self.quoted, self.pending, self.test, self.cases, self.pattern,
+            self.piped,
+        )  # fmt: skip
         self.command, self.parts, self.piped = Command(), [], self.piped if closer == ")" else None
         self.has = self.quoted = self.test = self.pattern = False
         self.pending = ""
@@ -453,9 +448,10 @@ class _Parser:
         steps = self.out.steps
         inner = [one for one in steps[frame.start : frame.start + 16] if type(one) is Command]
         steps.append(False)
-        self.command, self.parts, self.has = frame.command, frame.parts, frame.has
-        self.quoted, self.pending, self.test = frame.quoted, frame.pending, frame.test
-        self.cases, self.pattern, self.piped = frame.cases, frame.pattern, frame.piped
+        (
+            self.command, self.parts, self.has, self.quoted, self.pending, self.test, self.cases, self.pattern,
+            self.piped,
+        ) = frame.kept  # fmt: skip
         if closer != ")":
             said = _output(inner)
             if closer == "<)" and said[:2] != "$(":

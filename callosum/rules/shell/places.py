@@ -44,11 +44,6 @@ _DRIVE: Final = re.compile(r"[A-Z]:(?![/\\:])")
 _GIT: Final = re.compile(r"(?:^|/)\.git(?:/|$)")
 
 
-def is_log(path: str) -> bool:
-    """Tells whether a path is among the machine's logs, to which every program adds."""
-    return path.startswith("/var/log/")
-
-
 class Place(NamedTuple):
     """``kind`` is one of the constants above; ``path`` is canonical, ``""`` where it is not known.
 

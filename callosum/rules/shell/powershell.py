@@ -8,6 +8,7 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from callosum.model import Mode
@@ -141,6 +142,10 @@ def _command(run: Run, part: _Part, before: list[str]) -> None:
     given = _Given(words[1:])
     if "whatif" in given.flags:
         run.note(0, "only tells what it would do")
+    elif name in maps.CMDLETS_LIKE:
+        run.inner(maps.CMDLETS_LIKE[name].split(), Command())
+    elif name in programs.CMDLETS_OF_DISKS:
+        run.note(4, "works on a disk itself")
     elif name in _CMDLETS:
         _CMDLETS[name](run, given, before)
     elif (
@@ -257,16 +262,12 @@ def _news(run: Run, given: _Given, _before: list[str]) -> None:
         run.makes(f"{one.rstrip('/')}/{name}" if name and one != name else one, "makes files", Mode.APPEND, empty=True)
 
 
-def _copies(run: Run, given: _Given, before: list[str]) -> None:
-    paths = given.paths() or _found(before)
-    target = given.value("destination") or (paths.pop() if len(paths) > 1 else "")
-    run.inner(["cp", *(["-r"] if given.has("recurse") else []), *paths, target or "."], Command())
-
-
-def _moves(run: Run, given: _Given, before: list[str]) -> None:
+def _transfers(program: str, run: Run, given: _Given, before: list[str]) -> None:
+    """Judge ``Copy-Item``, ``Move-Item`` and ``Rename-Item`` as the program of a shell that does the same."""
     paths = given.paths() or _found(before)
     target = given.value("destination", "newname") or (paths.pop() if len(paths) > 1 else "")
-    run.inner(["mv", *paths, target or "."], Command())
+    deep = ["-r"] if program == "cp" and given.has("recurse") else []
+    run.inner([program, *deep, *paths, target or "."], Command())
 
 
 def _reads(run: Run, given: _Given, _before: list[str]) -> None:
@@ -329,14 +330,6 @@ def _services(run: Run, given: _Given, _before: list[str]) -> None:
         run.keyed(run.policy.service, "service", one)
 
 
-def _ends(run: Run, _given: _Given, _before: list[str]) -> None:
-    run.inner(["shutdown", "now"], Command())
-
-
-def _disk(run: Run, _given: _Given, _before: list[str]) -> None:
-    run.note(4, "works on a disk itself")
-
-
 def _policy(run: Run, given: _Given, _before: list[str]) -> None:
     here = given.value("scope").lower() in ("process", "currentuser")
     run.note(1 if here else run.policy.system, "changes which scripts may run")
@@ -354,6 +347,7 @@ def _mails(run: Run, given: _Given, _before: list[str]) -> None:
         run.key(3, f"email:{keys.clean(one)}")
 
 
+_copies, _moves = partial(_transfers, "cp"), partial(_transfers, "mv")
 _CMDLETS: Final = {cmdlet: globals()[f"_{name}"] for cmdlet, name in maps.CMDLETS.items()}
 
 

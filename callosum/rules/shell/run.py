@@ -124,10 +124,10 @@ class Run:
     # What a command does
 
     def note(self, tier: int, what: str) -> None:
-        """Says what the command at hand does, and how grave that is."""
-        self.tier = max(self.tier, tier)
+        """Say what the command at hand does, and how grave that is."""
         if tier:
             self.writes = True
+            self.tier = max(self.tier, tier)
         if len(self.said) < 64:
             self.said.append((tier, self.command, what))
 
@@ -198,7 +198,7 @@ class Run:
             tier = self.policy.system
         elif kind == places.HISTORY:
             tier = 2
-        if kind != places.DEVICE and (empty or (mode is Mode.APPEND and places.is_log(found.path))):
+        if kind != places.DEVICE and (empty or (mode is Mode.APPEND and found.path.startswith("/var/log/"))):
             tier = min(tier, 2)
         self.note(tier, what if tier == 1 else f"{what} {kind}" if kind != places.DEVICE else "writes to a device")
         if found.part and mode is Mode.WRITE and not any(one in word for one in "*?["):

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from callosum.rules.shell.run import Run
 
 
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 MAX_TEXT: Final = 65_536
 """How much of one word or program text is searched, and of all documents of a line together, in characters."""
 MAX_SEEN: Final = 64
@@ -116,18 +112,14 @@ class Watch:
         if self.danger or (self.paused and not always) or not _is_here(run):
             return
         path = found.path if not found.rest else f"{found.path.rstrip('/')}/{found.rest}" if found.path else found.rest
-        self._path(path, whole=whole)
+        what = self.guard.protected.touched(path, whole=whole) if path else ""
+        if what:
+            self.danger = f"it would change {what}"
 
     def word(self, run: Run, word: str, *, whole: bool = False, always: bool = False) -> None:
         """Look at a path that a command changes."""
         if word and not self.danger:
             self.file(run, run.place(word), whole=whole, always=always)
-
-    def _path(self, path: str, *, whole: bool) -> None:
-        if path and not self.danger:
-            what = self.guard.protected.touched(path, whole=whole)
-            if what:
-                self.danger = f"it would change {what}"
 
     def redirected(self, target: str) -> None:
         """Look at the target of a redirection: bash opens a connection for ``/dev/tcp/...``."""
@@ -393,7 +385,7 @@ class Watch:
         """Judge the remembered documents that something in the line may run; of too many, search the line as text."""
         if self.danger or self.inside:
             return
-        if any(one in ("$@", "$*") or one[-4:] in ("[@]}", "[*]}") for one in self.programs):
+        if self.programs and any(one in ("$@", "$*") or one[-4:] in ("[@]}", "[*]}") for one in self.programs):
             self.cut(line)  # the words of a list are run: the line is searched for them
         if not self.documents:
             return

@@ -105,7 +105,7 @@ def _judged(run: Run, program: str, argv: list[str]) -> bool:
         return True
     words, found = _split(argv)
     if program in programs.KUBECTL:
-        words = _resources(_manifests(run, argv, words))
+        words = _manifests(run, argv, words)
     rows = by_word(program)
     for row in rows.get(words[0], rows[""]) if words else rows[""]:
         size = matches(row, words, argv)
@@ -124,7 +124,11 @@ def _judged(run: Run, program: str, argv: list[str]) -> bool:
             for name in _OPTION.findall(template):
                 if name not in found.values and name in argv[1:-1]:
                     found.values[name] = [argv[argv.index(name, 1) + 1]]
-            filled = template.replace("{space}", _space(found)) if "{space}" in template else template
+            filled = template
+            if "{space}" in template:  # the cluster and the namespace that options name, a slash behind each
+                named = (found.value("--context"), found.value("-n", "--namespace"))
+                space = "".join(f"{one}/" for one in named if one and _HOLE_SIGNS.isdisjoint(one))
+                filled = template.replace("{space}", space)
             for rest in _each(program, words, size):
                 _key(run, tier, filled, mode if tier else Mode.READ, (words[:1], rest), found)
         return True
@@ -132,31 +136,21 @@ def _judged(run: Run, program: str, argv: list[str]) -> bool:
 
 
 def _manifests(run: Run, argv: list[str], words: list[str]) -> list[str]:
-    """Return the words with each manifest (``-f``, ``-k``) by the name all worktrees of its repository have for it."""
+    """Return the words of kubectl with one name for each thing.
+
+    A manifest (``-f``, ``-k``) gets the name that all worktrees of its repository have for it, each kind behind the
+    verb its one name: ``deploy/web`` is ``deployment/web``.
+    """
     folder = run.project()
     named = {argv[at + 1] for at, one in enumerate(argv[:-1]) if one in ("-f", "-k", "--filename", "--kustomize")}
-    if not folder or not named:
-        return words
-    return [
-        keys.path(keys.clean(one), folder) if one in named and "://" not in one and "$" not in one else one
-        for one in words
-        if one != "-"
-    ]
-
-
-def _space(found: options.Options) -> str:
-    """Return the cluster and the namespace that options name, a slash behind each."""
-    named = (found.value("--context"), found.value("-n", "--namespace"))
-    return "".join(f"{one}/" for one in named if one and _HOLE_SIGNS.isdisjoint(one))
-
-
-def _resources(words: list[str]) -> list[str]:
-    """Return the words behind the verb with each kind by its one name: ``deploy/web`` is ``deployment/web``."""
-    found = words[:1]
-    for one in words[1:]:
-        kind, slash, name = one.partition("/")
-        found.append(maps.KUBERNETES_KINDS.get(kind.lower(), kind) + slash + name)
-    return found
+    if folder and named:
+        words = [
+            keys.path(keys.clean(one), folder) if one in named and "://" not in one and "$" not in one else one
+            for one in words
+            if one != "-"
+        ]
+    parted = [word.partition("/") for word in words[1:]]
+    return words[:1] + [maps.KUBERNETES_KINDS.get(kind.lower(), kind) + slash + rest for kind, slash, rest in parted]
 
 
 def _each(program: str, words: list[str], size: int) -> list[list[str]]:
@@ -227,13 +221,6 @@ def matches(row: Row, words: list[str], argv: list[str]) -> int | None:
 _FOLLOWS: Final = frozenset(("...", '""'))
 
 
-def _place(run: Run, name: str) -> str:
-    if name == "cwd":
-        return "" if run.where.lost or run.where.here is None else run.where.here
-    here = run.repository()
-    return run.project() or "" if name == "project" else run.home(here) if here else ""
-
-
 def _key(
     run: Run, tier: int, template: str, mode: Mode, words: tuple[list[str], list[str]], found: options.Options
 ) -> None:
@@ -244,18 +231,20 @@ def _key(
         for one in rest[:16]:
             run.keyed(tier, entity, one, mode)
         return
-    facet = ""
-    if "|" in value:
-        value, _, facet = value.partition("|")
+    value, _, facet = value.partition("|")
     missing = False
 
     def fill(match: re.Match[str]) -> str:
         nonlocal missing
         name = match.group(1)
-        if name in ("cwd", "worktree", "project"):
-            text = _place(run, name)
+        here = run.repository()
+        if name == "cwd":
+            text = "" if run.where.lost else run.where.here or ""
+        elif name == "project":
+            text = run.project() or ""
+        elif name == "worktree":
+            text = run.home(here) if here else ""
         elif name == "repo":
-            here = run.repository()
             named = keys.repository(found.value("-R", "--repo")).lower()
             text = named or (run.common(run.home(here)) if here else "")
         elif name.isdecimal():

@@ -140,20 +140,16 @@ def unread(text: str) -> tuple[int, str]:
     sources = [one[0].rsplit("/", 1)[-1] for one in said if one]
     if not programs.DECODERS.isdisjoint(sources):
         return 4, "runs what is hidden in another encoding"
-    if text[:2] == "$(" and len(said) == 1 and (sources[:1] <= [""] or _sets_up(sources[0], said[0])):
-        return 1, "sets up this shell as another program says"
+    if text[:2] == "$(" and len(said) == 1:  # some output is made to be run by the shell that asks: ``ssh-agent -s``
+        source = "".join(sources[:1])
+        setup = source not in programs.SAYS_OTHERS_TEXT and not programs.SETUP_WORDS.isdisjoint(said[0][1:4])
+        if not source or source in programs.SHELL_AGENTS or setup:
+            return 1, "sets up this shell as another program says"
     return 3, "runs what the command does not tell"
 
 
 MAX_UNREAD: Final = 4096
 """How far a substitution is read for the programs in it, in characters."""
-
-
-def _sets_up(program: str, words: list[str]) -> bool:
-    """Tells whether a program's output is made to be run by the shell that asks for it: ``ssh-agent -s``."""
-    return program in programs.SHELL_AGENTS or (
-        program not in programs.SAYS_OTHERS_TEXT and any(one in programs.SETUP_WORDS for one in words[1:4])
-    )
 
 
 _WHOLE: Final = re.compile(r"\$(?:\w+|\{\w+\}|\(.*\))", re.DOTALL)
@@ -189,17 +185,14 @@ def runs_source(run: Run, command: Command, *, lines: bool, reads: Callable[[Run
         run.starts(target, reads if reads is not None or lines else code.judge)
     if command.stdin is None and command.piped is None and not read:
         run.note(1, "runs a shell" if lines else "runs an interpreter")
-        run.readers[lines, reads] = lambda other: _reads_too(run, other, lines=lines, reads=reads)
 
+        def reads_too(other: Command) -> None:
+            """Judge what another command of the line is given as what this program reads."""
+            given = other.stdin is not None or other.piped is not None
+            if given or any(sign in ("<", "<>") for sign, _ in other.redirects):
+                runs_source(run, other, lines=lines, reads=reads)
 
-def _reads_too(run: Run, command: Command, *, lines: bool, reads: Callable[[Run, str], None] | None) -> None:
-    """Judge what a command of the line is given as what a shell or an interpreter elsewhere in the line reads."""
-    if (
-        command.stdin is not None
-        or command.piped is not None
-        or any(sign in ("<", "<>") for sign, _ in command.redirects)
-    ):
-        runs_source(run, command, lines=lines, reads=reads)
+        run.readers[lines, reads] = reads_too
 
 
 def shell(run: Run, argv: list[str], command: Command) -> None:
@@ -294,7 +287,7 @@ def switch_user(run: Run, argv: list[str], command: Command) -> None:
 
 def record(run: Run, argv: list[str], _command: Command) -> None:
     """``script -c``: runs a command and keeps what it shows in a file."""
-    found = options.read(argv[1:], frozenset("-c -E -I -O -B -T -m -o --command --echo --log-in --log-out".split()))
+    found = options.read(argv[1:], programs.RECORD_TAKES)
     text = found.value("-c", "--command")
     for one in found.args[:1]:
         run.makes(one, "writes a file")
@@ -316,8 +309,7 @@ def terminal_window(run: Run, argv: list[str], command: Command) -> None:
 
 def remote(run: Run, argv: list[str], command: Command) -> None:
     """``ssh host command``: what runs there is judged as if the other machine's folders were not ours."""
-    takes = frozenset("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B".split())
-    found = options.read(argv[1:], takes, until=True)
+    found = options.read(argv[1:], programs.SSH_TAKES, until=True)
     for one in found.values.get("-o", []):
         option, *told = re.split("[ =]", one, maxsplit=1)
         if told and option.lower() in ("proxycommand", "localcommand", "knownhostscommand"):
