@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Set as AbstractSet
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -145,12 +145,11 @@ def _unreported(decided: Decided, view: View) -> set[int]:
     shown = {conflict.id for conflict in decided.decision.conflicts}
     if decided.decision.repeated:
         shown.add(decided.decision.id)
-    left, actions = {*shown}, [*view.twins, view.earlier]
+    actions = [*view.twins, view.earlier]
     for key_view in view.keys:
         actions += (*key_view.live, *key_view.latest, *key_view.stale, key_view.own)
         for group in key_view.groups:
-            met = left.intersection(group.ids)
-            left -= met
+            met = shown.intersection(group.ids)
             actions += group.actions if decided.queued else [group.actions[bisect_left(group.ids, id)] for id in met]
     return {
         action.id
@@ -205,7 +204,7 @@ def _weigh(facts: CallFacts, view: View) -> Change:
     held = [item for item, verdict in cells if item.kind is Kind.HELD and verdict is not Verdict.ALLOW]
     note = ""
     if held and facts.waits:
-        if not _deadlocks(held, view):
+        if not any(item.action.session in view.wanted for item in held):
             return queue(facts, view, takes_up=left is not None)
         note = "Waiting was refused: the other session waits for something that this session holds. Finish that first."
     shown, more = to_show(facts, view, cells, prepared)
@@ -238,9 +237,7 @@ def _assess(
     conflicts: tuple[Conflict, ...] = ()
     details = ""
     if shown:
-        ordered = sorted(map(itemgetter(0), shown), key=attrgetter("key_index"))
-        ordered.sort(key=attrgetter("action.id"), reverse=True)
-        items = tuple(sorted(ordered, key=attrgetter("kind.gravity"), reverse=True))
+        items = tuple(sorted([one for one, _ in shown], key=lambda e: (-e.kind.gravity, -e.action.id, e.key_index)))
         compared = prepared.shown if prepared is not None else ""  # the journal has fewer lines
         conflicts, details = conflicts_and_details(view, items[:MOST_CONFLICTS], facts, compared)
     passed = None
@@ -264,11 +261,6 @@ def _required(classification: Classification, verdict: Verdict) -> str:
 
 
 # --- How a decision ends ----------------------------------------------------------------------
-
-
-def _deadlocks(held: list[Evidence], view: View) -> bool:
-    """Return True if a holder waits for something that this session holds."""
-    return any(item.action.session in view.wanted for item in held)
 
 
 def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Change:
@@ -356,8 +348,10 @@ def _open(
     classification, call, now = facts.classification, facts.call, view.now
     settles: list[Settle] = []
     entries: list[Entry] = []
+    id = now
     if assessment is not _CLEAR:
         settles, entries = left_behind(facts, view)
+        id += len(entries)
     if used is not None:
         settles.append(Settle(used, State.CANCELLED, ended=now))
     # ``keys_of`` asks for the mark that says whether the session was notified that the tool's calls have no key.
@@ -366,8 +360,7 @@ def _open(
     ):
         assessment = replace(assessment, note=f"{assessment.note} {no_key(classification.tier, call.tool)}".lstrip())
     leases = classification.tier >= 3
-    expires = now + facts.ttl
-    limit = 0
+    expires, limit = now + facts.ttl, 0
     if call.host is not None:
         limit = now + (int(call.timeout * SECOND) if call.timeout else HOST_LIMIT)
     content, params = classification.content, None
@@ -376,24 +369,19 @@ def _open(
     supersedes: tuple[int, ...] = ()
     if assessment.evidence:  # the unknown actions that this call repeats are settled once it is done
         same = classification.content.digest
-        repeats = [
-            one.action.id
-            for one in assessment.evidence
-            if one.kind is Kind.UNKNOWN
-            and (one.action.content.digest == same or (one.own and one.action.tool == call.tool))
-        ]
-        supersedes = tuple({*repeats})
+        lost = [(one.action, one.own) for one in assessment.evidence if one.kind is Kind.UNKNOWN]
+        alike = [at for at, own in lost if at.content.digest == same or (own and at.tool == call.tool)]
+        supersedes = tuple({action.id for action in alike})
     if content.commitment is not None:
         content = with_end_date(content, now)
         supersedes += ended_by_call(classification, view)
     state, host = (_OPENED, call.host) if leases else (_DONE, None)
     prints = prints_of(content) if classification.tier >= 2 or content.commitment is not None else ()
     opening = Opening(state, expires, limit, host, False, content, prints, supersedes)
-    id = now + len(entries)
     lease = Lease(id, max(expires, limit) / SECOND, (expires - id) / SECOND) if leases else None
     decision = draft(facts, assessment, id, observed, lease)
     if params is not None:
         decision = replace(decision, params=params)
-    entries.append(entry_of(facts, _INTERCEPT, assessment.verdict, body_of(facts, decision, assessment.details)))
+    entry = entry_of(facts, _INTERCEPT, assessment.verdict, body_of(facts, decision, assessment.details))
     moves = marks_after(facts, view, _ALLOW if observed is not None else assessment.verdict, assessment.items)
-    return Change(tuple(entries), opening, tuple(settles), moves, answer=Decided(decision))
+    return Change((*entries, entry), opening, tuple(settles), moves, answer=Decided(decision))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +23,7 @@ from callosum.model import (
     Entry,
     Event,
     Host,
+    Key,
     Kind,
     Lease,
     Mode,
@@ -40,6 +41,7 @@ from callosum.policy.summary import hunk_of, journalled_call, summary_and_purpos
 from callosum.redact import summarise
 
 _ALLOW: Final = Verdict.ALLOW
+_NAME: Final[Callable[[Key], str]] = attrgetter("name")
 _HAPPENED: Final = (State.OPEN, State.DONE, State.UNKNOWN)
 _KNOWN: Final = ("description", "schema", "annotations")
 NEAR_IN_TIME: Final = 10 * MINUTE
@@ -107,51 +109,38 @@ class _StoredDecision(Struct):
 
 def _from(earlier: Action, verdict: Verdict, kept: _StoredDecision) -> Decision:
     names = tuple(key.name for key in earlier.keys if not key.name.startswith(NO_KEY))
-    last, ttl = max(earlier.expires, earlier.limit) / SECOND, (earlier.expires - earlier.started) / SECOND
-    return Decision(
-        proceed=verdict.proceed,
-        tier=earlier.tier,
-        context_key=names[0] if names else None,
-        id=earlier.id,
-        verdict=verdict,
-        context_keys=names,
-        rule=earlier.rule,
-        conflicts=kept.conflicts,
-        conflict_count=kept.count,
-        warning=kept.warning and kept.warning + kept.details,
-        lease=Lease(earlier.id, last, ttl) if verdict.proceed and earlier.state is State.OPEN else None,
-        observed=kept.observed,
-        repeated=True,
-        state=State.OPEN,
-        merged=kept.merged,
+    id, tier, proceed, first, rule = (
+        earlier.id,
+        earlier.tier,
+        verdict.proceed,
+        names[0] if names else None,
+        earlier.rule,
     )
+    lease, warning, count = None, kept.warning and kept.warning + kept.details, kept.count
+    if proceed and earlier.state is State.OPEN:
+        last, ttl = max(earlier.expires, earlier.limit) / SECOND, (earlier.expires - earlier.started) / SECOND
+        lease = Lease(id, last, ttl)
+    met, observed = kept.conflicts, kept.observed
+    decision = Decision(proceed, tier, first, id, verdict, names, rule, met, count, warning, lease, observed)
+    return replace(decision, repeated=True, state=State.OPEN, merged=kept.merged)
 
 
 def draft(
     facts: CallFacts, assessment: Assessment, id: int, observed: Verdict | None = None, lease: Lease | None = None
 ) -> Decision:
     """Return the decision. ``id`` is the position of its journal entry."""
-    verdict, count, found = assessment.verdict, len(assessment.items) + assessment.more, facts.classification
-    names, warning = tuple([key.name for key in found.keys]), None
-    if observed is None and (verdict is not _ALLOW or assessment.note):
+    verdict, conflicts, count = assessment.verdict, assessment.conflicts, assessment.more
+    found, note, warning = facts.classification, assessment.note, None
+    if assessment.items:
+        count += len(assessment.items)
+    if observed is None and (verdict is not _ALLOW or note):
         gone = facts.prepared is not None and bool(facts.prepared.gone)
-        wait, attempt, conflicts = assessment.wait / SECOND, assessment.attempt, assessment.conflicts
-        told = sentence(verdict, found.tier, conflicts, count, assessment.note, wait, attempt, facts.actor, gone=gone)
+        wait, attempt = assessment.wait / SECOND, assessment.attempt
+        told = sentence(verdict, found.tier, conflicts, count, note, wait, attempt, facts.actor, gone=gone)
         warning = told and told + assessment.details
-    decision = Decision(
-        verdict.proceed,
-        found.tier,
-        names[0] if names else None,
-        id,
-        verdict,
-        names,
-        found.rule,
-        assessment.conflicts,
-        count,
-        warning,
-        lease,
-        observed,
-    )
+    names: tuple[str, ...] = tuple(map(_NAME, found.keys))
+    proceed, tier, first, rule = verdict.proceed, found.tier, names[0] if names else None, found.rule
+    decision = Decision(proceed, tier, first, id, verdict, names, rule, conflicts, count, warning, lease, observed)
     if decision.proceed or not count or any(one.kind is not Kind.HELD for one in assessment.conflicts):
         return decision
     left = min([one.expires_in or 0 for one in assessment.conflicts])
@@ -243,13 +232,11 @@ def _container(key: str) -> str:
 
 def _conflict(item: Evidence, now: int, facts: CallFacts, body: bytes) -> Conflict:
     """Return evidence as a conflict, with ages and remaining times in seconds."""
-    action = item.action
-    held = item.kind is Kind.HELD
-    running = may_be_running(action, now)
-    key = action.key
+    action, kind, own = item.action, item.kind, item.own
+    held, running, key = kind is Kind.HELD, may_be_running(action, now), action.key
     decided = decides = what = ""
     until = None
-    if item.kind is Kind.OPPOSED:
+    if kind is Kind.OPPOSED:
         theirs = action.content.commitment
         key = facts.keys[item.key_index].name
         side = action.content.stance or (theirs.side if theirs is not None else "")
@@ -258,27 +245,14 @@ def _conflict(item: Evidence, now: int, facts: CallFacts, body: bytes) -> Confli
         if theirs is not None:
             what, until = theirs.what, theirs.until / SECOND
     summary, purpose = summary_and_purpose(body, key) if body else ("", "")
-    return Conflict(
-        kind=item.kind,
-        instance=action.session,
-        tool=action.tool,
-        tier=action.tier,
-        key="" if key[:1] == NO_KEY else key,
-        id=action.id,
-        state=State.UNKNOWN if not running and has_unknown_outcome(action, now) else action.state,
-        age=round((now - action.started if held or running else item.age) / SECOND, 3),
-        expires_in=round((max(action.expires, action.limit) - now) / SECOND, 3) if held else None,
-        own=item.own,
-        running=running,
-        decided=decided,
-        decides=decides,
-        until=until,
-        what=what,
-        summary=summary,
-        purpose=purpose
-        if not purpose or facts.shares or action.session.partition("/")[0] == facts.actor.partition("/")[0]
-        else "",
-    )
+    if purpose and not facts.shares and action.session.partition("/")[0] != facts.actor.partition("/")[0]:
+        purpose = ""
+    state = State.UNKNOWN if not running and has_unknown_outcome(action, now) else action.state
+    age = round((now - action.started if held or running else item.age) / SECOND, 3)
+    left = round((max(action.expires, action.limit) - now) / SECOND, 3) if held else None
+    key, id, tier, tool, who = "" if key[:1] == NO_KEY else key, action.id, action.tier, action.tool, action.session
+    told = decided, decides, until, what, summary, purpose
+    return Conflict(kind, who, tool, tier, key, id, state, age, left, own, running, *told)
 
 
 def body_of(facts: CallFacts, decision: Decision, details: str = "") -> dict[str, Any]:

@@ -134,21 +134,11 @@ def scope_of(facts: CallFacts, identity: bytes | None) -> Scope:
         for key in facts.keys:  # a commit is told of a switch even if that session has committed since
             if key.mode is _APPEND and key.name[-5:] == HEAD:
                 floor = 1
-    return Scope(
-        call.namespace,
-        facts.actor,
-        facts.keys,
-        identity,
-        prints_of(content, looks=True) if tier >= 2 or content.commitment is not None else (),
-        floor,
-        tier >= 2 or classification.cells is not None or classification.verdict in _NEEDS_A_PERSON,
-        facts.waits,
-        None,
-        call.parent or "",
-        call.continues or "",
-        tier >= 3,
-        Asks(content, call.run or "", call.host),
-    )
+    space, actor, parent, continues = call.namespace, facts.actor, call.parent or "", call.continues or ""
+    prints = prints_of(content, looks=True) if tier >= 2 or content.commitment is not None else ()
+    live = tier >= 2 or classification.cells is not None or classification.verdict in _NEEDS_A_PERSON
+    keys, waits, durable, asks = facts.keys, facts.waits, tier >= 3, Asks(content, call.run or "", call.host)
+    return Scope(space, actor, keys, identity, prints, floor, live, waits, None, parent, continues, durable, asks)
 
 
 def keys_of(classification: Classification, tool: str) -> tuple[Key, ...]:

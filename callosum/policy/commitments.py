@@ -77,19 +77,10 @@ def is_ended(action: Action, view: View) -> bool:
 
 def ended_by_call(classification: Classification, view: View) -> tuple[int, ...]:
     """Return the ids of commitments, of any session, that end once the call is done: it contradicts or moves them."""
-    return tuple(
-        action.id
-        for action in view.twins
-        if is_in_force(action, view.now)
-        and (
-            _on(classification.keys, action, classification.content.stance) is not None
-            or (
-                not classification.content.stance
-                and _same_thing(classification.keys, action)
-                and any(map(takes, action.keys))
-            )
-        )
-    )
+    keys, stance = classification.keys, classification.content.stance
+    made = [action for action in view.twins if is_in_force(action, view.now)]
+    moved = {one.id for one in made if not stance and _same_thing(keys, one) and any(map(takes, one.keys))}
+    return tuple([one.id for one in made if one.id in moved or _on(keys, one, stance) is not None])
 
 
 def revisions_of(action: Action, told: object, view: View) -> tuple[Revision, ...]:

@@ -114,13 +114,9 @@ def _shown_bits(facts: CallFacts, mode: Mode, on_key: Iterable[Evidence]) -> int
 
 def replaces(facts: CallFacts, item: Evidence) -> bool:
     """Return True if the call would replace a whole file that another session has changed or is changing."""
-    return (
-        item.kind is Kind.STALE
-        and bool(facts.classification.content.whole)
-        and facts.keys[item.key_index].name.startswith("file:")
-        and facts.keys[item.key_index].mode is not Mode.READ
-        and not (facts.prepared is not None and facts.keys[item.key_index].name in facts.prepared.gone)
-    )
+    key, gone = facts.keys[item.key_index], facts.prepared.gone if facts.prepared is not None else ()
+    whole = item.kind is Kind.STALE and bool(facts.classification.content.whole)
+    return whole and key.mode is not Mode.READ and key.name.startswith("file:") and key.name not in gone
 
 
 def pauses_that_showed(mark: Mark, item: Evidence) -> int:
@@ -139,7 +135,7 @@ def pauses_suffice(facts: CallFacts, view: View, item: Evidence) -> bool:
 def replace_attempt(facts: CallFacts, view: View, items: Iterable[Evidence], moves: Mapping[str, Mark]) -> int:
     """Return the number of the paused call's attempt to replace a file unread, from 1; 0 if it replaces none."""
     replacing = [(view.keys[item.key_index], item) for item in items if replaces(facts, item)]
-    return max((pauses_that_showed(moves.get(on.key.name, on.mark), item) for on, item in replacing), default=0)
+    return max([0, *[pauses_that_showed(moves.get(on.key.name, on.mark), item) for on, item in replacing]])
 
 
 def keeps_work(facts: CallFacts) -> bool:
@@ -197,20 +193,14 @@ def until_repeat(facts: CallFacts, view: View, moves: Mapping[str, Mark]) -> int
     """
     if facts.call.after is not None:
         return 0
-    notified_at = max((mark.notified_at for mark in moves.values()), default=0) or max(
-        (key_view.mark.notified_at for key_view in view.keys), default=0
-    )
-    return max(0, notified_at + ORDER - view.now)
+    now_notified = max([0, *[mark.notified_at for mark in moves.values()]])
+    return max(0, (now_notified or max([0, *[one.mark.notified_at for one in view.keys]])) + ORDER - view.now)
 
 
 def confirms_rule(facts: CallFacts, view: View) -> bool:
     """Return True if this call repeats one that a rule's own ``confirm`` has paused."""
-    return any(
-        key_view.mark.notified_at
-        and view.now - key_view.mark.notified_at < PAUSE_SPAN
-        and _made_after_notification(facts, view, key_view.mark)
-        for key_view in view.keys
-    )
+    told = [one.mark for one in view.keys if one.mark.notified_at and view.now - one.mark.notified_at < PAUSE_SPAN]
+    return any(_made_after_notification(facts, view, mark) for mark in told)
 
 
 def verdict_with_pause(facts: CallFacts, view: View, item: Evidence, verdict: Verdict) -> Verdict:
@@ -308,15 +298,11 @@ def _with_notification(
     same = (notified, gravest, covers) == (mark.notified, mark.notified_kind, mark.covers)
     if on_key and same and not (made_after and verdict is _CONFIRM):
         return mark  # a sibling of the notified call; the second of ``ORDER`` counts from the first notification
-    pauses = mark.pauses
-    if verdict is _CONFIRM and on_key and all(map(_is_mild, on_key)):
+    pauses, paused = mark.pauses, on_key if verdict is _CONFIRM else ()
+    if paused and all(map(_is_mild, paused)):
         if made_after or facts.call.after != 0:  # a program's retry has read nothing, so it softens nothing
             pauses = _with_pause(pauses, view.now)
-    elif (
-        verdict is _CONFIRM
-        and (made_after or notified > mark.notified)
-        and any(replaces(facts, item) for item in on_key)
-    ):
+    elif (made_after or notified > mark.notified) and any(replaces(facts, item) for item in paused):
         pauses = _with_pause(pauses, -view.now)
     before, its_kind, covered = mark.notified, mark.notified_kind, mark.covers
     if not made_after:

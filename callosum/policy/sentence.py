@@ -101,6 +101,7 @@ _WHERE: Final = {
 _DID: Final = {Kind.HELD: "{who} began {ago} ({tool})", Kind.UNKNOWN: "{who} tried"}
 RELATED: Final = 3
 """Maximum number of other actions of the conflicting session that are shown."""
+_RELATED: Final = " Related, by the same session: {}."
 _CUT_HERE: Final = "\n| …"
 WORDS: Final = 60
 """Most words of the paragraph. A quoted key, name or text counts as one: another session or an argument supplied it."""
@@ -304,7 +305,7 @@ def details_of(
     told = ""
     for conflict in _shown(conflicts):
         for line in (did(conflict), did(conflict, why=False)):
-            if line and (size := measure(line) + _BLANK) <= room:
+            if line and (size := measure(f" {line}")) <= room:
                 told += f" {line}"
                 room -= size
                 break
@@ -314,16 +315,12 @@ def details_of(
         piece = (
             f"{name(one.tool)}{f' on {quote(escaped(one.key))}' if one.key else ''}, {since(one.age)}: {one.summary}"
         )
-        if (size := measure(f"; {piece}") + (0 if related else _RELATED)) <= room:
+        if (size := measure(f"; {piece}") + (0 if related else measure(_RELATED.format("")))) <= room:
             related.append(piece)
             room -= size
     if related:
-        told += f" Related, by the same session: {'; '.join(related)}."
+        told += _RELATED.format("; ".join(related))
     return told + lines
-
-
-_BLANK: Final = measure(" ")
-_RELATED: Final = measure(" Related, by the same session: .")
 
 
 def _changed(who: str, lines: Sequence[str], room: int) -> tuple[str, int]:
@@ -391,16 +388,15 @@ def sentence(
     if not conflicts:
         return f"[Callosum] {said}"
     shown = _shown(conflicts)
-    told = _conflicts_of([describe(item, 1, actor) for item in shown], conflicts, count)
+    actions = count - len(conflicts) + len({item.id for item in conflicts})
+
+    def clauses(some: Sequence[Conflict], share: int = 1) -> str:
+        more = f"; and {actions - len(some)} more" if actions > len(some) else ""
+        return f"Conflict: {'; '.join([describe(item, share, actor) for item in some])}{more}."
+
+    told = clauses(shown)
     if len(shown) > 1 and words(f"[Callosum] {told} {said}") > WORDS:
-        told = _conflicts_of([describe(shown[0], 1, actor)], conflicts, count)
+        told = clauses(shown[:1])
     if tokens(told) > _CLAUSES:
-        told = _conflicts_of([describe(shown[0], 4, actor)], conflicts, count)
+        told = clauses(shown[:1], 4)
     return f"[Callosum] {told} {said}".rstrip()
-
-
-def _conflicts_of(clauses: Sequence[str], conflicts: Sequence[Conflict], count: int) -> str:
-    """Return the sentence about conflicts, with the number of those that it leaves out."""
-    others = count - (len(conflicts) - len({item.id for item in conflicts})) - len(clauses)
-    more = f"; and {others} more" if others > 0 else ""
-    return f"Conflict: {'; '.join(clauses)}{more}."

@@ -314,14 +314,9 @@ def _patched(text: str) -> Edit | None:
         return None
     body = [line for line in lines if not line.startswith(("+++", "---", "***"))]
     heads = [line.rpartition("@@")[2] for line in lines if line.startswith("@@")]
-    return Edit(
-        (),
-        tuple(line[1:] for line in body if line.startswith("-")),
-        tuple(line[1:] for line in body if line.startswith("+")),
-        (),
-        next(filter(None, (_scope_in(head.strip()) for head in heads)), ""),
-        _CUT.search(text) is not None,
-    )
+    removed, added = (tuple([line[1:] for line in body if line.startswith(sign)]) for sign in "-+")
+    scope = next(filter(None, (_scope_in(head.strip()) for head in heads)), "")
+    return Edit((), removed, added, (), scope, _CUT.search(text) is not None)
 
 
 def _lines(text: str) -> list[str]:

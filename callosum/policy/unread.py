@@ -129,8 +129,8 @@ def open_over_changes(change: Change, prepared: Prepared, view: View, window: in
     opening, decided, entry = change.open, change.answer, change.entries[-1]
     if opening is None:
         return change
-    content = replace(opening.content, over=True, whole=prepared.whole or opening.content.whole)
-    opening = replace(opening, content=content)
+    whole = prepared.whole or opening.content.whole
+    opening = replace(opening, content=replace(opening.content, over=True, whole=whole))
     moves = dict(change.moves)
     for key_view in view.keys:
         look = last_read(key_view, window) if key_view.key.mode is _WRITE else 0
@@ -144,10 +144,5 @@ def open_over_changes(change: Change, prepared: Prepared, view: View, window: in
         entry = replace(entry, body={**entry.body, "merged": True})
         lease = Lease(decision.id, expires / SECOND, MERGE_LEASE / SECOND)
         decision = replace(decision, lease=lease, params=prepared.params, merged=True)
-    return replace(
-        change,
-        entries=(*change.entries[:-1], entry),
-        open=opening,
-        moves=moves,
-        answer=replace(decided, decision=decision),
-    )
+    entries, answer = (*change.entries[:-1], entry), replace(decided, decision=decision)
+    return replace(change, entries=entries, open=opening, moves=moves, answer=answer)

@@ -117,9 +117,23 @@ def looking_step(step: Step, *, behind: bool, places: frozenset[int], due: Calla
         decided: Decided = change.answer
         if behind and decided.queued and change.open is not None:
             return Change(answer=PARKED)
-        due(_soonest(view, places))
-        kept = _kept(view, places, {settle.action.id for settle in change.settles}) if places else ()
-        return replace(change, settles=(*change.settles, *kept)) if kept else change
+        live = [action for key_view in view.keys for action in key_view.live]
+        grouped = [action for key_view in view.keys for group in key_view.groups for action in group.actions]
+        ends = [
+            max(action.expires, action.limit if action.alive else 0)
+            for action in (*live, *grouped)
+            if action.state in (State.OPEN, State.QUEUED) and action.id not in places
+        ]
+        left = [end - view.now for end in ends if end > view.now]
+        due(min(left) / SECOND if left else None)
+        kept = {
+            action.id: Settle(action, State.QUEUED, expires=view.now + WAITER_TTL)
+            for action in live
+            if action.state is State.QUEUED and view.now < action.expires < view.now + _RENEWED and action.id in places
+        }
+        for settle in change.settles:
+            kept.pop(settle.action.id, None)
+        return replace(change, settles=(*change.settles, *kept.values())) if kept else change
 
     return look
 
@@ -137,25 +151,3 @@ def give_up_waiter(waiter_id: int, expires_then: int, view: View) -> Change:
                 settles, entries = lapses(View(view.now, (KeyView(key_view.key, live=(ended,)),)))
                 return Change(tuple(entries), settles=tuple(settles))
     return Change()
-
-
-def _soonest(view: View, waiters: frozenset[int]) -> float | None:
-    ends = [
-        max(action.expires, action.limit if action.alive else 0)
-        for key_view in view.keys
-        for action in (*key_view.live, *[action for group in key_view.groups for action in group.actions])
-        if action.state in (State.OPEN, State.QUEUED) and action.id not in waiters
-    ]
-    left = [end - view.now for end in ends if end > view.now]
-    return min(left) / SECOND if left else None
-
-
-def _kept(view: View, waiters: frozenset[int], settled: set[int]) -> list[Settle]:
-    """Return what prolongs the waiters that would run out soon."""
-    kept: dict[int, Settle] = {}
-    for key_view in view.keys:
-        for action in key_view.live:
-            lives = action.state is State.QUEUED and view.now < action.expires < view.now + _RENEWED
-            if lives and action.id in waiters and action.id not in settled:
-                kept[action.id] = Settle(action, State.QUEUED, expires=view.now + WAITER_TTL)
-    return list(kept.values())
