@@ -283,8 +283,8 @@ def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Cha
         note += f" They say: {quote(said, MAX_WORD)}." if said else ""
         return _conclude(facts, view, replace(assessment, verdict=Verdict.BLOCK, note=note))
     elif assessment.verdict is Verdict.ASK and not question.approved:
-        note = f"Nobody has answered the question yet ({question.id})."
-        decision = draft(facts, replace(assessment, note=note), question.id)
+        asked = replace(assessment, note=f"Nobody has answered the question yet ({question.id}).")
+        decision = draft(facts, asked, question.id)
         settles, entries = left_behind(facts, view)
         entries.append(entry_of(facts, _INTERCEPT, Verdict.ASK, body_of(facts, decision, assessment.details)))
         return Change(tuple(entries), settles=tuple(settles), answer=Decided(decision))

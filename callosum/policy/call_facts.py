@@ -23,9 +23,9 @@ from callosum.model import (
     Tier,
     Verdict,
 )
-from callosum.policy.checkouts import HEAD
+from callosum.policy.checkouts import HEAD, REMOTE, remote_of
 from callosum.policy.commitments import COMMITTED
-from callosum.policy.evidence import REMOTE, Evidence, remote_of
+from callosum.policy.evidence import Evidence
 from callosum.policy.unread import Prepared, Unread
 from callosum.rules.content import contrary
 from callosum.rules.keys import merge

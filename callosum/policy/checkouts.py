@@ -17,6 +17,8 @@ HEAD: Final = "|HEAD"
 """End of the key of the branch that a worktree is on."""
 CHANGES: Final = "|changes"
 """End of the key on which a session is notified of a change through a tree to files that it has not read."""
+REMOTE: Final = "|remote:"
+"""Part of the keys of a remote's branches: ``git:/repo|remote:origin/main``, ``git:/repo|remote:origin/``."""
 _INDEX: Final = "|index"
 _SEARCHED: Final = 64
 """Number of a session's newest calls among which its commits and looks are looked for."""
@@ -34,6 +36,30 @@ def through_tree(name: str, action: Action) -> bool:
     """Return True if the action changed a tree of files above the key ``name``."""
     tree = action.key
     return tree[-1:] == "/" and tree[:5] == "file:" and name.startswith(tree) and name != tree
+
+
+def remote_of(key: str) -> str:
+    """Return the key on which reads of a whole remote are marked, or ``""`` if the key is not of a remote's branch.
+
+    ``git:/repo|remote:origin/main`` gives ``git:/repo|remote:origin``.
+    """
+    repository, separator, branch = key.partition(REMOTE)
+    if not separator or not repository.startswith("git:"):
+        return ""
+    is_address = "://" in branch or branch[:1] in ("/", ".", "~") or "@" in branch
+    remote = branch.rpartition("/")[0] if is_address else branch.partition("/")[0]
+    return f"{repository}{REMOTE}{remote}" if remote and remote != branch else ""
+
+
+def last_look_at_remote(view: View, key_view: KeyView) -> int:
+    """Return the moment at which the session last read the branch or its whole remote.
+
+    The result is 0 if it never did, and for any other key. The session's own push shows it nothing of what others have
+    pushed.
+    """
+    if REMOTE not in key_view.key.name or not (whole := remote_of(key_view.key.name)):
+        return 0
+    return max([key_view.mark.read, *(other.mark.read for other in view.keys if other.key.name == whole)])
 
 
 def left_nothing(action: Action, view: View, key_view: KeyView, actor: str) -> bool:

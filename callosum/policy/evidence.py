@@ -39,7 +39,7 @@ from callosum.model import (
     View,
     overlap,
 )
-from callosum.policy.checkouts import HEAD, has_looked, left_nothing, only_does, through_tree
+from callosum.policy.checkouts import HEAD, has_looked, last_look_at_remote, left_nothing, only_does, through_tree
 from callosum.policy.commitments import contradicted_by_call, is_ended
 from callosum.policy.table import cell
 from callosum.rules.content import contrary, near
@@ -61,16 +61,11 @@ _SETS: Final = re.compile(r": changes who may use files[^:]*\Z")
 """Matches why a command was judged as it was that changes nothing if another has run it before."""
 _COUNTED_IN_EACH: Final = "thread:|"
 """A thread without its chat. Two sessions that both name a chat as well (``append``) may mean different threads."""
-REMOTE: Final = "|remote:"
-"""Part of the keys of a remote's branches: ``git:/repo|remote:origin/main``, ``git:/repo|remote:origin/``."""
 _SETTLED_AWAY = frozenset({State.FAILED, State.CANCELLED, State.ASKED})
 
 
 def horizon(now: int, window: int) -> int:
-    """Return the moment before which no action is evidence any more.
-
-    ``now`` is the store's moment and ``window`` the longest window of the rules, in microseconds.
-    """
+    """Return the moment before which no action is evidence. ``window`` is the rules' longest, in microseconds."""
     return now - max(SAME_ORIGIN, window)  # the longest fixed period, and the rules' longest
 
 
@@ -122,20 +117,14 @@ def may_be_running(action: Action, now: int) -> bool:
 
 
 def shown_as_held(classification: Classification, action: Action) -> bool:
-    """Return True if an action that holds a lease conflicts with the call as ``held`` and not as ``stale``.
-
-    It does unless the policy ignores ``held`` or is stricter about ``stale``.
-    """
+    """Return False if the policy ignores ``held`` or is stricter about ``stale``: then a held action is ``stale``."""
     held = cell(classification.tier, Kind.HELD, action.tier, classification.cells)
     stale = cell(classification.tier, Kind.STALE, 0, classification.cells)
     return held is not Verdict.ALLOW and held.gravity >= stale.gravity
 
 
 def holds_file(action: Action) -> bool:
-    """Return True for a merged write that has not ended: other writes of its file wait for it.
-
-    No other action below tier 3 holds a lease.
-    """
+    """Return True for a merged write that has not ended. No other action below tier 3 holds a lease."""
     return action.state is State.OPEN and action.tier < Tier.HIGH and action.key.startswith("file:")
 
 
@@ -166,30 +155,6 @@ def last_read(key_view: KeyView, window: int) -> int:
     if own and window and own.state is State.DONE and 0 < own.ended <= own.expires:
         return max(key_view.mark.read, own.started)
     return key_view.mark.read
-
-
-def remote_of(key: str) -> str:
-    """Return the key on which reads of a whole remote are marked, or ``""`` if the key is not of a remote's branch.
-
-    ``git:/repo|remote:origin/main`` gives ``git:/repo|remote:origin``.
-    """
-    repository, separator, branch = key.partition(REMOTE)
-    if not separator or not repository.startswith("git:"):
-        return ""
-    is_address = "://" in branch or branch[:1] in ("/", ".", "~") or "@" in branch
-    remote = branch.rpartition("/")[0] if is_address else branch.partition("/")[0]
-    return f"{repository}{REMOTE}{remote}" if remote and remote != branch else ""
-
-
-def _last_look_at_remote(view: View, key_view: KeyView) -> int:
-    """Return the moment at which the session last read the branch or its whole remote.
-
-    The result is 0 if it never did, and for any other key. The session's own push shows it nothing of what others have
-    pushed.
-    """
-    if REMOTE not in key_view.key.name or not (whole := remote_of(key_view.key.name)):
-        return 0
-    return max([key_view.mark.read, *(other.mark.read for other in view.keys if other.key.name == whole)])
 
 
 def gather_evidence(facts: CallFacts, view: View) -> list[Evidence]:
@@ -294,7 +259,7 @@ def _on_key(facts: CallFacts, view: View, key_index: int, floor: int, add: _Add)
         elif (
             action.state is State.DONE
             and now - (changed := change_moment(action, now)) < facts.classification.window
-            and changed >= _last_look_at_remote(view, key_view)
+            and changed >= last_look_at_remote(view, key_view)
         ):
             add(action, Kind.RECENT, key_index)
         _opposed(facts, view, action, key_index, add)
@@ -312,7 +277,7 @@ def _stale(facts: CallFacts, view: View, key_view: KeyView, key_index: int, add:
     """Add other sessions' changes to what this session read before them, or would replace without reading it."""
     now, classification = view.now, facts.classification
     look, genuine = last_read(key_view, classification.window), key_view.mark.read
-    replaces, looked = not classification.content.repeats, _last_look_at_remote(view, key_view)
+    replaces, looked = not classification.content.repeats, last_look_at_remote(view, key_view)
     if looked and looked >= look:
         look = genuine = looked
     itself = look and not key_view.above

@@ -351,11 +351,10 @@ def resolve(who: Requester, happened: bool, note: str, view: View) -> Change:
     action = view.found
     if action is None:
         return _refused("no such action")
-    if not who.force:
-        own = action.session.partition("/")[0] == who.session.partition("/")[0]
-        if not own or action.tier >= Tier.CRITICAL:
-            reason = "is of tier 4" if own else "belongs to another instance"
-            return _refused(f"this action {reason}: {ask_to_resolve(action.id)}", action.id, action.state)
+    own = action.session.partition("/")[0] == who.session.partition("/")[0]
+    if not who.force and (not own or action.tier >= Tier.CRITICAL):
+        reason = "is of tier 4" if own else "belongs to another instance"
+        return _refused(f"this action {reason}: {ask_to_resolve(action.id)}", action.id, action.state)
     if not has_unknown_outcome(action, view.now):
         return _refused(f"it is not unknown but {action.state}", action.id, action.state)
     outcome = Outcome.DONE if happened else Outcome.FAILED

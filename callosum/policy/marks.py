@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from callosum.model import MINUTE, SECOND, Action, Change, KeyView, Kind, Mark, Mode, Tier, Verdict, View
 from callosum.policy.call_facts import CallFacts
-from callosum.policy.checkouts import only_does
-from callosum.policy.evidence import REMOTE, Evidence, change_moment, may_be_running, shown_as_held
+from callosum.policy.checkouts import REMOTE, only_does
+from callosum.policy.evidence import Evidence, change_moment, may_be_running, shown_as_held
 from callosum.policy.table import TABLE, cell, pause
 from callosum.policy.unread import Prepared, is_unread_change, must_wait
 

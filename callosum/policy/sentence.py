@@ -109,7 +109,7 @@ _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def words(text: str) -> int:
-    """Return the number of words of a sentence. A quoted text counts as one word."""
+    """Return the number of words of a sentence; a quoted text is one."""
     return len(_QUOTED.sub("quoted", text).split())
 
 
@@ -165,8 +165,7 @@ def _verb(tool: str, side: str, key: str) -> str:
     own = read_name(tool if len(tool) <= 256 else tool[:256])
     if own.verb in SIDES and stance(own.verb, own) == side:
         return own.verb
-    pair = _TAKEN.get(side[1:])
-    if pair is not None:
+    if (pair := _TAKEN.get(side[1:])) is not None:
         return pair[0] if side[:1] == "+" else pair[1]
     return next((verb for verb, said in SIDES.items() if said == side), "")
 
@@ -176,10 +175,8 @@ def decided_by(tool: str, side: str, key: str) -> str:
     verb = _verb(tool, side, key)
     if not verb or verb in _IRREGULAR:
         return _IRREGULAR.get(verb, "")
-    if verb[-1] == "y" and verb[-2] not in "aeiou":
-        return f"{verb[:-1]}ied"
-    if verb[-1] == "e":
-        return f"{verb}d"
+    if verb[-1] == "e" or (verb[-1] == "y" and verb[-2] not in "aeiou"):
+        return f"{verb[:-1]}{'e' if verb[-1] == 'e' else 'ie'}d"
     twice = verb[-1] in "bgmnpt" and verb[-2] in "aeiou" and (len(verb) < 5 or verb == "unban")
     if verb == "cancel" or (twice and verb[-3] not in "aeiou" and verb not in ("open", "join")):
         verb += verb[-1]

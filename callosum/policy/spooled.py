@@ -74,14 +74,12 @@ def enter(spooled: SpooledCall, view: View) -> Change:
     session has read the resource as of its start. That is why ``expires`` lies before the end: entering the call never
     counts as a read.
     """
-    earlier = view.earlier
-    if earlier is not None and (earlier.state is not State.CANCELLED or spooled.outcome is Outcome.CANCELLED):
-        return Change(answer=earlier.id)
     call, classification, outcome, now = spooled.call, spooled.classification, spooled.outcome, view.now
+    earlier = view.earlier
+    if earlier is not None and (earlier.state is not State.CANCELLED or outcome is Outcome.CANCELLED):
+        return Change(answer=earlier.id)
     started, ended = spooled.moments(now)
-    state, expires = State.DONE, ended - 1
-    if outcome is None:
-        expires = started + spooled.ttl
+    state, expires = State.DONE, ended - 1 if outcome is not None else started + spooled.ttl
     if outcome is Outcome.UNKNOWN or (outcome is None and classification.tier >= Tier.HIGH):
         state = State.OPEN
     body, rule, run = {**spooled.body, "started": started / SECOND}, classification.rule, call.run or ""
@@ -124,12 +122,7 @@ def withdraw(who: Requester, gave_up: int, view: View) -> Change:
 
     An action that was opened later belongs to a repeat of the call, which got its answer. A reported outcome stays.
     """
-    found = view.found or view.earlier
-    if (
-        found is None
-        or found.started > gave_up
-        or found.ended
-        or found.state not in (State.OPEN, State.UNKNOWN, State.DONE)
-    ):
+    found, running = view.found or view.earlier, (State.OPEN, State.UNKNOWN, State.DONE)
+    if found is None or found.started > gave_up or found.ended or found.state not in running:
         return Change(answer=Report(ok=False, note="nothing was opened for this call"))
     return lifecycle.finish(who, Outcome.CANCELLED, None, replace(view, found=found), note=GIVEN_UP)

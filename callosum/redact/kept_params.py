@@ -53,10 +53,14 @@ def summarise(params: Mapping[str, Any], *, mode: Literal["summary", "full", "no
         return None
     if mode == "full":
         return _Walk(_FULL).of(params, Concealment.NOTHING, 0)
-    try:
-        return _easy(params)
+    texts: list[str] = []
+    try:  # harmless strings, numbers and small containers, which nearly all params are, are copied
+        summary = _copy(params, texts, _SUMMARY.depth)
     except _Hard:
         return _Walk(_SUMMARY).of(params, Concealment.NOTHING, 0)
+    # One container without others is never too long.
+    too_long = texts[_SUMMARY.items + 1 :] and sum(map(len, texts)) + len(texts) > _SUMMARY.characters
+    return summary if not too_long and is_plain(*texts) else _Walk(_SUMMARY).of(params, Concealment.NOTHING, 0)
 
 
 def secrets_in(params: Mapping[str, Any]) -> tuple[str, ...]:
@@ -71,18 +75,6 @@ def secrets_in(params: Mapping[str, Any]) -> tuple[str, ...]:
 
 class _Hard(Exception):
     """Something must be redacted, left out or named."""
-
-
-def _easy(params: Mapping[str, Any]) -> Any:
-    """Return the summary of harmless strings, numbers and small containers, which nearly all params are."""
-    texts: list[str] = []
-    summary = _copy(params, texts, _SUMMARY.depth)
-    # One container without others is never too long.
-    if texts[_SUMMARY.items + 1 :] and sum(map(len, texts)) + len(texts) > _SUMMARY.characters:
-        raise _Hard
-    if not is_plain(*texts):
-        raise _Hard
-    return summary
 
 
 def _copy(value: Any, texts: list[str], depth: int) -> Any:
@@ -104,8 +96,8 @@ def _copy(value: Any, texts: list[str], depth: int) -> Any:
             return [_copy(item, texts, depth - 1) for item in value]
         if not _HARMLESS.issuperset(value):
             _learn(value)
-        if {*map(type, items := value.values())} <= _FLAT:
-            said = ["", *[item if type(item) is str else "" for item in items]]
+        if (kinds := {*map(type, items := value.values())}) <= _FLAT:
+            said = ["", *(items if kinds == _TEXTS else [item if type(item) is str else "" for item in items])]
             if max(map(len, said)) <= _TEXT:
                 texts += said
                 return {**value}
@@ -118,6 +110,7 @@ def _copy(value: Any, texts: list[str], depth: int) -> Any:
 
 
 _FLAT: Final = {str, bool, type(None)}
+_TEXTS: Final = {str}
 _HARMLESS: Final[set[str]] = set()
 """Names met so far that do not announce a secret. Bounded."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from callosum.gate import LocalGate
 from callosum.model import Call, Decision, Mode, Verdict, Worktree
-from callosum.policy.evidence import remote_of
+from callosum.policy.checkouts import remote_of
 from callosum.settings import Settings
 from callosum.stores.memory import MemoryStore
 from callosum.testing import ManualClock
