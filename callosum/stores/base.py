@@ -137,7 +137,6 @@ class Pooled(Protocol):
 
     def pool(self) -> Pool:
         """Return the state of this process's connections, without asking the server."""
-        ...
 
 
 OnEnded = Callable[[str | None, tuple[str, ...]], object]
@@ -160,15 +159,12 @@ class Notifying(Protocol):
         ``on_ended`` also gets None whenever notifications begin to arrive (again), because something may have ended
         before. A fork ends the listening in the child.
         """
-        ...
 
     def is_connected(self) -> bool:
         """Return True if notifications are arriving now. Cheap: no server is asked."""
-        ...
 
     def pause(self, seconds: float) -> None:
         """Wait until something ended on any server, but at most ``seconds``."""
-        ...
 
 
 @runtime_checkable
@@ -189,7 +185,6 @@ class NonBlocking(Protocol):
         of durable scopes (0: nothing to sync). Returns None if this cannot be done now, because the store is busy or a
         request cannot be stored; call ``transact`` in another thread instead.
         """
-        ...
 
     def to_sync(self, seq: int) -> Callable[[], None]:
         """Return a function that puts everything up to entry ``seq`` on disk. It is called once, from any thread.
@@ -197,11 +192,9 @@ class NonBlocking(Protocol):
         The function only waits for the disk. It and this method raise ``StoreUnavailable``; the answers that the caller
         holds back then count as ``Unconfirmed``.
         """
-        ...
 
     def tend(self) -> None:
         """Do maintenance in this thread that would otherwise make some ``attempt`` slow. Call it every now and then."""
-        ...
 
 
 class Store(Protocol):
@@ -227,18 +220,15 @@ class Store(Protocol):
         * ``View.now`` grows from transaction to transaction, whatever the clock does; entries are numbered from
           it upwards.
         """
-        ...
 
     def action(self, namespace: str, id: int) -> Action | None:
         """Return the action with this id, or the call that was refused under it."""
-        ...
 
     def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
         """Return the live actions in one of ``states``, oldest first.
 
         ``key`` selects the actions on exactly that key. ``namespace`` None means all namespaces.
         """
-        ...
 
     def recent(
         self,
@@ -255,7 +245,6 @@ class Store(Protocol):
         Only actions of tier ``floor`` or more are returned, and none of the sessions ``besides``. Searches the newest
         ``within`` journal entries of all namespaces.
         """
-        ...
 
     # Briefs use the following methods. They are bounded and take no lock. The actions may come without ``content``.
 
@@ -265,7 +254,6 @@ class Store(Protocol):
         Refused calls are included: they are ``asked`` and have no ``expires``. Searches the newest ``SEARCHED_ENTRIES``
         journal entries.
         """
-        ...
 
     def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[NearbyAction]:
         """Return what sessions other than ``sessions`` are doing and did on these keys, newest change first.
@@ -276,7 +264,6 @@ class Store(Protocol):
         once. The lookup is bounded: of a tree with very many keys below it, only the newest journal entries are
         searched.
         """
-        ...
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
         """Return live actions, newest first: all those of ``sessions``, and the open and queued ones of others.
@@ -284,7 +271,6 @@ class Store(Protocol):
         Actions of others are returned from tier ``floor`` up. If very many actions are live, only a part of them is
         examined.
         """
-        ...
 
     def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
         """Return the actions whose commitments still count, oldest first.
@@ -292,7 +278,6 @@ class Store(Protocol):
         ``keys`` selects the actions found on one of these keys. ``namespace`` None means all namespaces and is only
         valid without ``keys``. Reads all commitments and nothing else.
         """
-        ...
 
     def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
         """Return the bodies of the journal entries that opened these actions, as JSON.
@@ -300,26 +285,21 @@ class Store(Protocol):
         Entries that do not exist or were rotated away are left out, and so are bodies of more than ``MAX_KEPT``
         characters.
         """
-        ...
 
     def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
         """Return the newest entries with which a session ended and said what it had done, newest first.
 
         Searches the newest ``SEARCHED_ENTRIES`` journal entries.
         """
-        ...
 
     def kin(self, namespace: str, session: str) -> Ancestry:
         """Return where a session comes from, as far as its own calls have said so."""
-        ...
 
     def now(self) -> int:
         """Return the store's time: the later of its clock and its last entry."""
-        ...
 
     def observing(self) -> int:
         """Return the time until which the whole gate only observes, 0 if it enforces."""
-        ...
 
     def entries(
         self,
@@ -336,7 +316,6 @@ class Store(Protocol):
         With ``newest`` the last ``limit`` entries are returned instead of the first. ``key`` selects the entries whose
         first key it is. A reader that continues from the last ``seq`` it got sees every entry.
         """
-        ...
 
     def maintain(self, horizon: int, budget: int = 2000) -> int:
         """Delete what no rule can ask for any more. Return the number of deleted records.
@@ -344,7 +323,6 @@ class Store(Protocol):
         Nothing before the time ``horizon`` counts. At most ``budget`` records are deleted per call; the calls of all
         processes together go through all records. Live actions stay, and so do journal entries (``take`` removes them).
         """
-        ...
 
     def take(
         self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: Collection[int] | None = None
@@ -362,7 +340,6 @@ class Store(Protocol):
         ``seq``. A caller that deletes what it has copied passes ``only``, because other entries may have become free to
         leave meanwhile.
         """
-        ...
 
     def register(self, fingerprint: str) -> int:
         """Note that a gate works here whose content key has this fingerprint.
@@ -371,14 +348,12 @@ class Store(Protocol):
         recognised by a hash under that key, so gates with different keys do not recognise each other's calls. Writes at
         most once an hour.
         """
-        ...
 
     def prove(self) -> None:
         """Write something tiny, to prove that decisions can be stored.
 
         Raises ``StoreChanged`` while calls of tiers 3 and 4 are refused.
         """
-        ...
 
     def accept(self, *, proven: bool = False) -> str:
         """Accept a store that was replaced or that lost entries, for all gates that work on it.
@@ -386,16 +361,12 @@ class Store(Protocol):
         Returns what was wrong, ``""`` if nothing was. Only a person may ask for this: ``proven`` says that the caller
         has the proof, or has just filled the store with a copy. Raises ``NotAPerson`` otherwise.
         """
-        ...
 
     def size(self) -> int:
         """Return the number of bytes that live data takes, without free space. Cheap."""
-        ...
 
     def check(self) -> StoreCheck:
         """Examine the store without changing it."""
-        ...
 
     def close(self) -> None:
         """Close all connections of this process. Idempotent."""
-        ...

@@ -82,7 +82,6 @@ class Reader(Protocol):
     @property
     def time(self) -> int:
         """Return the later of the clock and the newest entry."""
-        ...
 
     @property
     def now(self) -> int: ...
@@ -94,29 +93,24 @@ class Reader(Protocol):
 
     def get(self, names: Sequence[bytes]) -> list[Found]:
         """Return the records with these names, in any order; absent ones are left out."""
-        ...
 
     def scan(self, start: bytes, end: bytes, limit: int, *, newest: bool = False) -> list[Found]:
         """Return the first ``limit`` records from ``start`` up to, not including, ``end``; ``newest``: the last ones.
 
         With ``newest`` they come in descending order.
         """
-        ...
 
     def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
         """Return the bodies, as JSON, of a namespace's journal entries with these positions; none for an empty one."""
-        ...
 
     def opened(self, namespace: str, within: int, sessions: Collection[str] | None, limit: int) -> list[int]:
         """Return the positions of entries of a namespace that have a record, newest first, at most ``limit``.
 
         They are among the newest ``within`` entries of all namespaces, and of these sessions if any are given.
         """
-        ...
 
     def count(self) -> int:
         """Return the number of journal entries."""
-        ...
 
     def page(
         self,
@@ -136,7 +130,6 @@ class Reader(Protocol):
         ``key`` selects entries whose first key it is. ``settled``: no entry appears before the last one any more; this
         waits for writers that may still commit one there.
         """
-        ...
 
 
 class Transaction(Reader, Protocol):
@@ -161,15 +154,12 @@ class Transaction(Reader, Protocol):
         A copy gives entries positions of its own, which may lie before the newest entry.
         ``changed`` are decoded records, to be written as ``encode`` returns them; False stands for one that goes.
         """
-        ...
 
     def rollback(self) -> None:
         """End without writing; what is in ``known`` may never have existed."""
-        ...
 
     def refusal(self) -> Exception | None:
         """Return why nothing that must survive a power failure may be answered now, None if it may."""
-        ...
 
 
 class Engine(Protocol):
@@ -192,36 +182,27 @@ class Engine(Protocol):
         transaction is over, and the kernel begins again with one more in ``tries``. Without ``wait`` it is None if it
         cannot begin at once.
         """
-        ...
 
     def explained(self, error: BaseException) -> BaseException:
         """Return an error of the driver as Callosum's, any other as it is."""
-        ...
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         """Return a look that locks nothing."""
-        ...
 
     def sync(self, seq: int) -> None:
         """Put everything up to entry ``seq`` where it survives a power failure."""
-        ...
 
     def prove(self) -> None:
         """Write something tiny, as ``Store.prove`` says."""
-        ...
 
     def accept(self, now: int) -> str:
         """Accept a store that was replaced, as ``Store.accept`` says. Whoever asks may."""
-        ...
 
     def check(self) -> StoreCheck:
         """Examine the store without changing it; what is live and who registered is left out."""
-        ...
 
     def size(self) -> int:
         """Return the number of bytes that records and journal take."""
-        ...
 
     def close(self) -> None:
         """Release what this process holds. Idempotent."""
-        ...

@@ -27,9 +27,9 @@ def version_of(settings: Settings) -> Version:
     """Return the versions without changing anything. Raises as ``open_store`` does."""
     scheme = scheme_of(settings)
     if scheme == "sqlite":
-        from callosum.stores.sqlite import version as of_sqlite  # noqa: PLC0415 - with its driver
+        from callosum.stores.sqlite import connection as of_sqlite  # noqa: PLC0415 - with its driver
 
-        return Version(of_sqlite.found(file_of(settings)), of_sqlite.KNOWN)
+        return Version(of_sqlite.format_of(file_of(settings)), of_sqlite.SCHEMA)
     try:
         if scheme in ("postgresql", "postgres"):
             from callosum.stores.postgres import connections as of_postgres  # noqa: PLC0415 - with its driver

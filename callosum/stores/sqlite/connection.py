@@ -17,7 +17,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -55,7 +55,7 @@ _LOG_WAIT: Final = 300
 """Milliseconds to wait for readers when the log is truncated."""
 _fdatasync: Final = getattr(os, "fdatasync", os.fsync)
 _PAIR: Final = struct.Struct("<QQ")  # the file's inode, and the entry
-_PAIRS: Final = struct.Struct("<QQQQ")  # what waiting processes committed last, and what is synced
+_PAIRS: Final = struct.Struct("<QQQQ")
 _CALM: Final = 8
 """Number of transactions in a row without another connection's commit after which a process counts as alone."""
 _FULL_SYNC: Final = getattr(fcntl, "F_FULLFSYNC", None)
@@ -96,7 +96,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class SqliteConnection:
-    """One thread's connection: its cursor's ``execute``, what it knows, and the process in which it was opened.
+    """One thread's connection to the file, with what it knows; a connection that was replaced is never opened again.
 
     One cursor runs all statements, because each is read to its end before the next.
     """
@@ -104,32 +104,48 @@ class SqliteConnection:
     connection: sqlite3.Connection
     execute: Execute
     """Both are set once ``born`` is not negative."""
+    cursor: sqlite3.Cursor | None = None
+    transaction: Any = None
+    """The engine's transactions of this connection."""
+    born = -1
+    changes = 0
+    """Number of times that the files had been found changed when this connection was opened."""
+    busy = False
+    """True while its thread uses the connection, so that no other thread may close it."""
+    calm = 0
+    """Number of transactions in a row without another connection's commit."""
+    inode = 0
+    folder: tuple[int, int] | None = None
+    """Inode and last change of the folder when its files were last seen to be the open ones."""
+    entry = 0
+    """Newest entry that the last durable transaction wrote or read."""
+    upto = 0
+    """Entry up to which this connection itself synced."""
+    watch: LogWatch | None = None
+    looked = 0.0
+    begun = 0
+    log = synced = side = -1
+    tended = small = False
 
     def __init__(self) -> None:
-        self.transaction: Any = None
-        """The engine's transactions of this connection."""
-        self.calm = 0
-        """Number of transactions in a row without another connection's commit."""
+        self.pid, self.thread = os.getpid(), threading.get_ident()
+        self.files: list[int] = []
+        """Open files beside the connection's own."""
+
+    def disconnect(self) -> None:
+        """Close the connection but not the other files: a sync of its thread may be using them."""
+        cursor, self.cursor = self.cursor, None
+        if cursor is not None:
+            connection: sqlite3.Connection = cursor.connection
+            cursor.close()  # a statement that was not read to its end would keep the file open
+            connection.close()
+
+    def close(self) -> None:
+        """Close everything."""
+        self.disconnect()
         self.born = -1
-        self.changes = 0
-        """Number of times that the files had been found changed when this connection was opened."""
-        self.busy = False
-        """True while its thread uses the connection, so that no other thread may close it."""
-        self.inode = 0
-        self.folder: tuple[int, int] | None = None
-        """Inode and last change of the folder when its files were last seen to be the open ones."""
-        self.entry = 0
-        """Newest entry that the last durable transaction wrote or read."""
-        self.upto = 0
-        """Entry up to which this connection itself synced."""
-        self.watch: LogWatch | None = None
-        self.looked: float = 0
-        self.begun = 0
-        self.log = -1
-        self.synced = -1
-        self.side = -1
-        self.tended = False
-        self.small = False
+        while self.files:
+            os.close(self.files.pop())
 
 
 class _Here(threading.local):
@@ -147,9 +163,8 @@ class SqliteConnections:
         self._file, self._log, self._folder = str(path), f"{path}-wal", str(path.parent)
         self.here = _Here()
         """This thread's connection, as ``here.link``."""
-        self._open: dict[tuple[int, int], sqlite3.Cursor] = {}
-        self._files: dict[tuple[int, int], list[int]] = {}
-        self._links: dict[tuple[int, int], SqliteConnection] = {}
+        self._open: list[SqliteConnection] = []
+        """All that were opened; those of a process that was forked are neither used nor closed."""
         self._anew = f"{path} was opened anew meanwhile"
         self._guard = threading.RLock()
         self._tended = False
@@ -177,7 +192,7 @@ class SqliteConnections:
         if time.monotonic() - link.looked >= LOOK_EVERY:
             self._look(link)
         if self._is_left(link):
-            self._connect(link)
+            link = self._connect()
         if self._tended and not (link.tended or link.small):
             link.small = True  # one thread writes; the others only read now and then
             link.execute(f"pragma cache_size = {_SMALL_CACHE}")
@@ -194,7 +209,7 @@ class SqliteConnections:
         if time.monotonic() - link.looked >= LOOK_EVERY:
             self._look(link)
         if link.born != _Forks.count + self._replaced:
-            self._connect(link)
+            link = self._connect()
         execute = link.execute
         link.begun += 1
         if self._tended:
@@ -219,16 +234,21 @@ class SqliteConnections:
 
         SQLite's own checkpoints cannot restart it while readers overlap without a gap.
         """
+        with suppress(OSError):
+            if os.stat(self._log).st_size > limit:  # noqa: PTH116 - half the time of a Path's
+                self._checkpoint(execute, "truncate", _LOG_WAIT)
+
+    def _checkpoint(self, execute: Execute, how: str, wait: int = 0) -> bool:
+        """Move the log into the file, and wait for readers so many milliseconds. Return True if all of it was moved."""
         try:
-            if Path(f"{self.path}-wal").stat().st_size <= limit:
-                return
-            execute(f"pragma busy_timeout = {_LOG_WAIT}").fetchall()
+            execute(f"pragma busy_timeout = {wait}").fetchall()
             try:
-                execute("pragma wal_checkpoint(truncate)").fetchall()
+                return not execute(f"pragma wal_checkpoint({how})").fetchone()[0]
             finally:
-                execute("pragma busy_timeout = 0").fetchall()
-        except (OSError, sqlite3.OperationalError) as error:
+                execute("pragma busy_timeout = 0").fetchall()  # a row left unread keeps the file open
+        except sqlite3.OperationalError as error:
             logger.debug("the log of %s stays as it is for now: %s", self.path, error)
+            return False
 
     def tend(self) -> None:
         """Move committed pages from the log into the file, from a thread of its own.
@@ -251,10 +271,7 @@ class SqliteConnections:
             execute(f"pragma cache_size = {_CACHE if served else _SMALL_CACHE}")
         if self._full:
             self._full = False
-            try:
-                execute("pragma wal_checkpoint(restart)").fetchall()
-            except sqlite3.OperationalError as error:
-                logger.debug("the log of %s goes on growing for now: %s", self.path, error)
+            self._checkpoint(execute, "restart")
         elif link.begun % _LOG_EVERY == 0:
             self._cut_log(execute, LOG_LIMIT * 8)
 
@@ -377,11 +394,7 @@ class SqliteConnections:
             return False
         busy, link.busy = link.busy, True
         try:
-            link.execute(f"pragma busy_timeout = {_LOG_WAIT}").fetchall()
-            try:
-                return not link.execute("pragma wal_checkpoint(truncate)").fetchone()[0]
-            finally:
-                link.execute("pragma busy_timeout = 0").fetchall()  # a row left unread keeps the file open
+            return self._checkpoint(link.execute, "truncate", _LOG_WAIT)
         except sqlite3.Error as error:
             logger.warning("the log of %s cannot be saved: %s", self.path, error)
             return False
@@ -452,9 +465,7 @@ class SqliteConnections:
         covered by a sync that began after its commit is done. What a checkpoint moved meanwhile is on disk already,
         because it syncs the log before and the file after.
         """
-        link = self.here.link
-        self.prepare_sync(link)
-        self.check_files(link)
+        link = self._checked()
         if fcntl is None or link.calm >= _CALM:  # no other process could share the sync
             if link.upto < seq:
                 _sync_file(link.log)
@@ -464,42 +475,30 @@ class SqliteConnections:
         self.receipt.acknowledge(link.entry)
 
     def _sync_together(self, link: SqliteConnection, seq: int) -> None:
+        """Sync for all that wait, or wait for the process that syncs."""
         file, inode = link.synced, link.inode
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.pwrite(file, _PAIR.pack(inode, seq), 0)
-            if not self._wait_to_sync(link, seq):
+        deadline, pause = 0.0, _POLL_SYNC
+        while not _try_lock(file):
+            now = time.monotonic()
+            if not deadline:
+                deadline = now + _SYNC_SECONDS
+                os.pwrite(file, _PAIR.pack(inode, seq), 0)
+            _, _, done, synced = _pairs(file)
+            if done == inode and synced >= seq:
                 return
+            if now > deadline:  # the process that syncs was stopped, so each syncs for itself
+                _sync_file(link.log)
+                return
+            time.sleep(pause)
+            pause = min(pause * 1.5, _POLL_SOON)
         try:
-            found = os.pread(file, 2 * _PAIR.size, 0)
-            noted_inode, committed, done, synced = _PAIRS.unpack(found.ljust(2 * _PAIR.size, b"\0"))
+            noted_inode, committed, done, synced = _pairs(file)
             if done != inode or synced < seq:
                 _sync_file(link.log)
                 upto = committed if noted_inode == inode and committed > seq else seq
                 os.pwrite(file, _PAIR.pack(inode, upto), _PAIR.size)
         finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
-
-    def _wait_to_sync(self, link: SqliteConnection, seq: int) -> bool:
-        """Wait for the process that syncs. Return True if it is this thread's turn; otherwise the entry is on disk."""
-        deadline = time.monotonic() + _SYNC_SECONDS
-        pause = _POLL_SYNC
-        while True:
-            try:
-                fcntl.flock(link.synced, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                found = os.pread(link.synced, _PAIR.size, _PAIR.size)
-                inode, synced = _PAIR.unpack(found.ljust(_PAIR.size, b"\0"))
-                if inode == link.inode and synced >= seq:
-                    return False
-                if time.monotonic() > deadline:  # the process that syncs was stopped, so each syncs for itself
-                    _sync_file(link.log)
-                    return False
-                time.sleep(pause)
-                pause = min(pause * 1.5, _POLL_SOON)
-            else:
-                return True
+            _unlock(file)
 
     def to_sync(self, seq: int) -> Callable[[], None]:
         """Return a function that syncs the log up to entry ``seq``: one system call, for a thread beside this one.
@@ -507,9 +506,7 @@ class SqliteConnections:
         Each further call would wait again for the interpreter's lock, which a busy thread rarely gives up. So the note
         for other processes is written here, next time: at worst they sync once more.
         """
-        link = self.here.link
-        self.prepare_sync(link)
-        self.check_files(link)
+        link = self._checked()
         if self._upto[0] == link.inode:
             os.pwrite(link.synced, _PAIR.pack(*self._upto), _PAIR.size)
         log, inode, entry = link.log, link.inode, link.entry
@@ -523,12 +520,18 @@ class SqliteConnections:
 
     def prove_sync(self) -> None:
         """Sync the log and write the note for other processes, as risky decisions do. Raises ``OSError``."""
-        link = self.here.link
-        self.prepare_sync(link)
-        self.check_files(link)
+        link = self._checked()
         note = os.pread(link.synced, _PAIR.size, _PAIR.size) or bytes(_PAIR.size)
         os.pwrite(link.synced, note, _PAIR.size)  # an older note than another process wrote costs one more sync
         _sync_file(link.log)
+
+    def _checked(self) -> SqliteConnection:
+        """Return this thread's connection, ready for a sync, once its files were checked."""
+        link = self.here.link
+        if link.synced < 0:
+            self.prepare_sync(link)
+        self.check_files(link)
+        return link
 
     def prepare_sync(self, link: SqliteConnection) -> None:
         """Open what a sync needs, unless it is open. Raises ``OSError`` and then leaves the connection unchanged."""
@@ -541,7 +544,7 @@ class SqliteConnections:
             os.close(synced)
             raise
         with self._guard:
-            self._files[os.getpid(), threading.get_ident()] += [synced] if link.watch else [synced, watch.file]
+            link.files += [synced] if link.watch else [synced, watch.file]
         link.log, link.synced, link.watch = watch.file, synced, watch
 
     def _watch_log(self) -> LogWatch:
@@ -582,61 +585,56 @@ class SqliteConnections:
         """
         ends = time.monotonic() + seconds
         with self._guard:
-            left = {place: cursor for place, cursor in self._open.items() if place[0] == os.getpid()}
+            left = [one for one in self._open if one.pid == os.getpid()]
         while True:
             with self._guard:
-                left = {place: cursor for place, cursor in left.items() if self._open.get(place) is cursor}
-                for place in left:
-                    if self._links[place] is link or not self._links[place].busy:
-                        self._disconnect(place)
-                if not any(place in self._open for place in left) or time.monotonic() > ends:
+                left = [one for one in left if one.cursor is not None]
+                for one in left:
+                    if one is link or not one.busy:
+                        one.disconnect()
+                if all(one.cursor is None for one in left) or time.monotonic() > ends:
                     return
             time.sleep(_POLL_SOON)
 
     def close(self) -> None:
         """Close what this process opened."""
         with self._guard:
-            for place in list(self._files):
-                if place[0] == os.getpid():
-                    self._close(place)
+            self._close(lambda _: True)
             self._open.clear()
-            self._files.clear()
-            self._links.clear()
         self.here = _Here()
 
-    def _connect(self, link: SqliteConnection) -> None:
-        """Open the file for this thread, replacing what it has open in this process."""
-        place, born = (os.getpid(), threading.get_ident()), _Forks.count + self._replaced
-        changes = self._changes
+    def _close(self, which: Callable[[SqliteConnection], bool]) -> None:
+        """Close connections of this process."""
+        for one in [one for one in self._open if one.pid == os.getpid() and which(one)]:
+            self._open.remove(one)
+            one.close()
+
+    def _connect(self) -> SqliteConnection:
+        """Open the file for this thread, replacing what it has open in this process, and what ended threads had."""
+        self.here.link = link = SqliteConnection()
+        born, link.changes, link.busy = _Forks.count + self._replaced, self._changes, True
+        running = {thread.ident for thread in threading.enumerate()} - {link.thread}
         with self._guard:
-            self._close(place)
-        link.born, link.log, link.synced, link.side, link.watch = -1, -1, -1, -1, None
+            self._close(lambda one: one.thread not in running)
         with explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            side = -1
             if fcntl is not None:
-                side = os.open(f"{self.path}.turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                link.side = os.open(f"{self.path}.turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                link.files.append(link.side)
             try:
-                with self._alone(side):
-                    connection, inode, watch = self._open_file()
+                with self._alone(link.side):
+                    link.connection, link.inode, link.watch = self._open_file()
             except BaseException:
-                if side >= 0:
-                    os.close(side)
+                link.close()
                 raise
-        cursor = connection.cursor()
+        if link.watch is not None:
+            link.log = link.watch.file
+            link.files.append(link.log)
+        link.cursor = link.connection.cursor()
+        link.execute, link.looked, link.born = link.cursor.execute, time.monotonic(), born
         with self._guard:
-            self._open[place] = cursor
-            self._files[place] = [file for file in (side, watch.file if watch else -1) if file >= 0]
-            self._links[place] = link
-        link.connection, link.execute = connection, cursor.execute
-        link.log, link.watch = (watch.file, watch) if watch else (-1, None)
-        link.transaction, link.calm = None, 0
-        link.side, link.inode, link.looked, link.entry = side, inode, time.monotonic(), 0
-        link.folder = None
-        link.upto = 0
-        link.tended = link.small = False
-        link.born, link.changes = born, changes
-        self._forget_the_dead()
+            self._open.append(link)
+        return link
 
     def _open_file(self) -> tuple[sqlite3.Connection, int, LogWatch | None]:
         """Return a connection to the file (created if absent), the file's inode, and a watch of the log from now on.
@@ -681,41 +679,12 @@ class SqliteConnections:
     def _alone(self, side: int) -> Iterator[None]:
         """Let one process at a time open the file, because a file that is being created answers "locked" at once."""
         deadline = time.monotonic() + BUSY_SECONDS
-        while fcntl is not None:
-            try:
-                fcntl.flock(side, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    break  # the process that holds it was stopped; SQLite's own locks still protect the file
-                time.sleep(_POLL_LINE)
+        while not _try_lock(side) and time.monotonic() < deadline:  # a holder that was stopped is passed by
+            time.sleep(_POLL_LINE)
         try:
             yield
         finally:
-            if fcntl is not None:
-                fcntl.flock(side, fcntl.LOCK_UN)
-
-    def _forget_the_dead(self) -> None:
-        """Close the connections of threads that have ended."""
-        running = {thread.ident for thread in threading.enumerate()}
-        with self._guard:
-            for pid, ident in list(self._files):
-                if pid == os.getpid() and ident not in running:
-                    self._close((pid, ident))
-
-    def _close(self, place: tuple[int, int]) -> None:
-        self._disconnect(place)
-        self._links.pop(place, None)
-        for file in self._files.pop(place, ()):
-            os.close(file)
-
-    def _disconnect(self, place: tuple[int, int]) -> None:
-        """Close a thread's connection but not its other files: a sync of that thread may be using them."""
-        cursor = self._open.pop(place, None)
-        if cursor is not None:
-            connection: sqlite3.Connection = cursor.connection
-            cursor.close()  # a statement that was not read to its end would keep the file open
-            connection.close()
+            _unlock(side)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         execute = connection.execute
@@ -774,13 +743,10 @@ class SqliteConnections:
         began = time.monotonic()
         execute, side = link.execute, link.side
         pause = _POLL_LINE
-        turn = fcntl is None
+        turn = False
         try:
             while True:
-                if not turn:
-                    with suppress(BlockingIOError):
-                        fcntl.flock(side, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        turn = True
+                turn = turn or _try_lock(side)
                 if turn:
                     try:
                         execute("begin immediate")
@@ -795,8 +761,28 @@ class SqliteConnections:
                 time.sleep(_POLL_DATABASE if turn else pause)
                 pause = min(pause * 1.5, _POLL_SOON if waited < _PATIENT else _POLL_MOST)
         finally:
-            if turn and fcntl is not None:
-                fcntl.flock(side, fcntl.LOCK_UN)
+            if turn:
+                _unlock(side)
+
+
+def _try_lock(file: int) -> bool:
+    """Lock a file for this process, unless another one has it; without file locks each process goes on."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def _unlock(file: int) -> None:
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _pairs(file: int) -> tuple[int, ...]:
+    """Return inode and entry that waiting processes committed last, and those of what is synced."""
+    return _PAIRS.unpack(os.pread(file, _PAIRS.size, 0).ljust(_PAIRS.size, b"\0"))
 
 
 def _sync_file(file: int) -> None:
@@ -812,58 +798,71 @@ def _statements() -> Iterator[str]:
     return (statement for statement in bare.split(";") if statement.strip())
 
 
-def refuse_foreign(path: Path) -> None:
-    """Check the header before SQLite may write into a file of another program.
+def _header(path: Path) -> tuple[int, int, bool]:
+    """Return application id and format of a file, and whether it has tables, without changing it.
 
-    This uses SQLite and never a descriptor of its own. Closing a descriptor releases all locks of this process on the
-    file (POSIX); another process that closes would then take itself for the last one and remove the log.
+    SQLite is asked, because until the first checkpoint they are only in the log, and never a descriptor of its own.
+    Closing a descriptor releases all locks of this process on the file (POSIX); another process that closes would then
+    take itself for the last one and remove the log.
     """
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+        connection.execute("begin")  # one moment, because another process may be creating the file
+        (owner,) = connection.execute("pragma application_id").fetchone()
+        (version,) = connection.execute("pragma user_version").fetchone()
+        tables = connection.execute("select 1 from sqlite_master limit 1").fetchone()
+    return owner, version, tables is not None
+
+
+def format_of(path: Path) -> int | None:
+    """Return the format, None without tables. Raises ``StoreError`` for another program's file and another format."""
+    if not path.exists() or path.stat().st_size == 0:
+        return None
+    with explained(path):
+        owner, version, _ = _header(path)
+    if owner != APPLICATION_ID:
+        raise StoreError(f"{path} is not a database of Callosum")
+    if version != SCHEMA:
+        raise unreadable(path, version)
+    return version
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raise ``StoreError`` for a file of another program, before SQLite may write into it."""
     left = "it was left as it is; move it away or name another state folder"
     if path.stat().st_size < 512:  # SQLite's smallest page; it takes a shorter file for an empty database
         raise StoreError(f"{path} is not a database of Callosum: {left}")
     try:
-        ours = _is_ours(path)
+        owner, _, has_tables = _header(path)
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
             raise
         raise StoreError(f"{path} is not a database of Callosum: {left}") from error
-    if not ours:
+    if owner != APPLICATION_ID and (owner or has_tables):
         raise StoreError(f"{path} is a database of another program: {left}")
-
-
-def _is_ours(path: Path) -> bool:
-    """Return True if the file is Callosum's or empty.
-
-    SQLite is asked, because until the first checkpoint the mark is only in the log.
-    """
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None
-    )
-    try:
-        connection.execute("begin")  # both checks at one moment, because another process may be creating the file
-        (owner,) = connection.execute("pragma application_id").fetchone()
-        found = connection.execute("select 1 from sqlite_master limit 1").fetchone()
-    finally:
-        connection.close()
-    return bool(owner == APPLICATION_ID or (not owner and found is None))
 
 
 # --- Faults -------------------------------------------------------------------------------------------
 
 
+def _code(error: BaseException) -> int:
+    """Return SQLite's primary code of an error, 0 if it has none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
 def is_busy(error: sqlite3.Error) -> bool:
     """Return True if another connection holds what this one needs."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def is_damage(error: Exception) -> bool:
     """Return True if the file is damaged."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def is_readonly(error: sqlite3.Error) -> bool:
     """Return True if the connection cannot write."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
+    return _code(error) == sqlite3.SQLITE_READONLY
 
 
 @contextmanager
@@ -877,13 +876,12 @@ def explained(path: Path) -> Iterator[None]:
 
 def explain(error: Exception, path: Path) -> StoreError:
     """Return the driver's error as Callosum's; it stays in ``__cause__``."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code, number = _code(error), error.errno if isinstance(error, OSError) else 0
     if is_damage(error):
         return StoreError(
             f"{path} is damaged ({error}): it was left as it is; run `callosum doctor`, "
             "then move it away to start afresh"
         )
-    number = error.errno if isinstance(error, OSError) else 0
     if code == sqlite3.SQLITE_FULL or number in (errno.ENOSPC, errno.EDQUOT):
         return StoreUnavailable(f"no room left for {path}: nothing of this call was recorded")
     if number == errno.EROFS:
@@ -892,6 +890,5 @@ def explain(error: Exception, path: Path) -> StoreError:
         return StoreUnavailable(f"{path} was opened anew meanwhile")
     if code == sqlite3.SQLITE_READONLY or isinstance(error, PermissionError):
         return StoreUnavailable(f"{path} cannot be written: {error}")
-    if code == sqlite3.SQLITE_ERROR or isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
-        return StoreError(f"{path}: {error}")
-    return StoreUnavailable(f"{path}: {error}")
+    is_ours = code == sqlite3.SQLITE_ERROR or isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError)
+    return (StoreError if is_ours else StoreUnavailable)(f"{path}: {error}")

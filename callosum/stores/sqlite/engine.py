@@ -273,15 +273,21 @@ class SqliteEngine:
         return explain(error, self.path)
 
     @contextmanager
-    def snapshot(self) -> Iterator[SqliteReader]:
+    def _using(self) -> Iterator[SqliteConnections]:
+        """Raise errors of the driver as Callosum's, and give this thread's connection free at the end."""
         try:
-            execute = self.connections.get().execute
-            (last,) = execute(sql.NEWEST).fetchone()
-            yield SqliteReader(execute, self.clock(), last or 0)
+            yield self.connections
         except (sqlite3.Error, OSError) as error:
             raise self.explained(error) from error
         finally:
             self.connections.here.link.busy = False
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SqliteReader]:
+        with self._using() as connections:
+            execute = connections.get().execute
+            (last,) = execute(sql.NEWEST).fetchone()
+            yield SqliteReader(execute, self.clock(), last or 0)
 
     def sync(self, seq: int) -> None:
         """Put everything up to entry ``seq`` on disk."""
@@ -292,12 +298,8 @@ class SqliteEngine:
 
     def to_sync(self, seq: int) -> Callable[[], None]:
         """Return a function that only waits for the disk, for another thread."""
-        try:
-            sync = self.connections.to_sync(seq)
-        except (sqlite3.Error, OSError) as error:
-            raise self.explained(error) from error
-        finally:
-            self.connections.here.link.busy = False
+        with self._using() as connections:
+            sync = connections.to_sync(seq)
 
         def run() -> None:
             try:
@@ -309,43 +311,30 @@ class SqliteEngine:
 
     def tend(self) -> None:
         """Do maintenance in this thread that would otherwise make some transaction slow."""
-        try:
-            self.connections.tend()
-        except (sqlite3.Error, OSError) as error:
-            raise self.explained(error) from error
-        finally:
-            self.connections.here.link.busy = False
+        with self._using() as connections:
+            connections.tend()
 
     def prove(self) -> None:
         """Write and sync something tiny. Raises ``StoreChanged`` while nothing durable may be answered."""
-        connections = self.connections
-        try:
+        with self._using() as connections:
             if connections.changed and not connections.may_acknowledge(connections.get().execute):
                 raise refusal(connections.changed)
-            link = connections.begin()
+            execute = connections.begin().execute
             try:
-                link.execute(sql.PROVE, (self.clock(),))
-                link.execute("commit")
+                execute(sql.PROVE, (self.clock(),))
+                execute("commit")
             except BaseException:
                 connections.undo()
                 raise
             connections.prove_sync()
-            if self._damaged and (wrong := link.execute("pragma quick_check(1)").fetchone()[0]) != "ok":
+            if self._damaged and (wrong := execute("pragma quick_check(1)").fetchone()[0]) != "ok":
                 raise StoreError(f"{self.path} is damaged ({wrong}): run `callosum doctor`")
             self._damaged = False
-        except (sqlite3.Error, OSError) as error:
-            raise self.explained(error) from error
-        finally:
-            connections.here.link.busy = False
 
     def accept(self, now: int) -> str:
         """Accept the file as it is. Return what was wrong, ``""`` if nothing was."""
-        try:
-            return self.connections.accept(now)
-        except (sqlite3.Error, OSError) as error:
-            raise self.explained(error) from error
-        finally:
-            self.connections.here.link.busy = False
+        with self._using() as connections:
+            return connections.accept(now)
 
     def size(self) -> int:
         with self.snapshot() as reader:

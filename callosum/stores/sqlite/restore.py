@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from callosum.errors import StoreError
-from callosum.stores.sqlite.connection import explained, refuse_foreign
-from callosum.stores.sqlite.version import found
+from callosum.stores.sqlite.connection import explained, format_of, refuse_foreign
 
 ASIDE: Final = ".before-restore"
 """Suffix for the name of the database that was there."""
@@ -29,7 +28,7 @@ def replace_file(backup: Path, path: Path) -> None:
         raise StoreError(f"{aside} is still there from an earlier restore: move it away first")
     with explained(path):
         refuse_foreign(backup)
-        found(backup)  # refuses another format
+        format_of(backup)  # refuses another format
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = Path(f"{path}.restoring")
         fresh.unlink(missing_ok=True)
