@@ -287,10 +287,7 @@ class Store(Protocol):
         """
 
     def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
-        """Return the newest entries with which a session ended and said what it had done, newest first.
-
-        Searches the newest ``SEARCHED_ENTRIES`` journal entries.
-        """
+        """Return the newest entries with which a session ended and said what it had done, newest first."""
 
     def kin(self, namespace: str, session: str) -> Ancestry:
         """Return where a session comes from, as far as its own calls have said so."""

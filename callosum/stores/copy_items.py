@@ -19,6 +19,7 @@ JOURNAL: Final = "journal"
 KINDS: Final[Mapping[str, str]] = {
     "c": "calls",
     "f": "facts",
+    "h": "farewells",
     "k": "keys",
     "m": "marks",
     "o": "unreported",

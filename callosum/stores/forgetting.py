@@ -18,6 +18,7 @@ from callosum.policy.commitments import is_in_force, lookup_keys
 from callosum.stores import names
 from callosum.stores.draft import Draft
 from callosum.stores.keys import above, covering
+from callosum.stores.port import Reader
 from callosum.stores.records import READS, REMEMBERED, ActionRecord, Found, MarkRecord, SessionRecord, finished
 from callosum.stores.view import chain
 
@@ -75,6 +76,7 @@ class Rules:
         self._old: dict[bytes, list[str]] = {}
         self._kinds: dict[bytes, Callable[[bytes, Any], bool]] = {
             b"c": lambda name, id: id < self._day and not self._is_live(name[1:17], id),
+            b"h": lambda name, _: names.id_in(name) < horizon,
             b"m": self._mark,
             b"o": lambda name, _: names.id_in(name) < self._day and not self._is_live(name[1:17], names.id_in(name)),
             b"p": lambda name, found: len(self.counting(name, found)) < len(found),
@@ -282,15 +284,29 @@ def free(draft: Draft, entries: Sequence[Entry], horizon: int) -> list[Entry]:
     ]
 
 
-def cut(draft: Draft, entries: Sequence[Entry], horizon: int) -> None:
-    """Put what is left of the marks that name the actions of entries that leave: a finished write is left as a read."""
-    rules = Rules(draft, horizon)
-    for entry in entries:
+def leave(seqs: Sequence[int], horizon: int, draft: Draft) -> tuple[None, list[Entry]]:
+    """Return those of these entries that still may leave, and put what is left of the marks that name their actions.
+
+    A finished write is left as a read.
+    """
+    wanted, after, found = set(seqs), seqs[0] - 1, list[Entry]()
+    while page := before_the_newest(draft.reader, after, seqs[-1]):
+        found += [entry for entry in page if entry.seq in wanted]
+        after = page[-1].seq
+    gone, rules = free(draft, found, horizon), Rules(draft, horizon)
+    for entry in gone:
         record = draft.action(entry.namespace, entry.seq)
         for key in record.action.keys if record is not None and record.opened else ():
             at = names.mark(entry.namespace, entry.session, key.name)
             if (mark := draft.get(at)) and mark.acts and mark.acts[0][0] == entry.seq:
                 draft.new[at] = rules.left(at, mark)
+    return None, gone
+
+
+def before_the_newest(reader: Reader, after: int, until: int) -> list[Entry]:
+    """Return a page of entries behind ``after``. The newest stays, so that the store's time does not run backwards."""
+    newest = reader.page(0, 1, newest=True)
+    return [entry for entry in reader.page(after, EXAMINED) if entry.seq <= until and entry.seq < newest[0].seq]
 
 
 def _actions_of(draft: Draft, entry: Entry) -> Iterator[ActionRecord]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from callosum.errors import StoreError, StoreUnavailable, Unconfirmed
-from callosum.model import Action, Applied, Entry, Scope, State
+from callosum.model import Action, Applied, Entry, Event, Scope, State
 from callosum.person import ACCEPTING, require_person
 from callosum.policy.commitments import is_in_force, lookup_keys
 from callosum.process import alive
@@ -33,10 +35,10 @@ from callosum.stores.base import (
 )
 from callosum.stores.crowd import Crowds
 from callosum.stores.draft import Draft
-from callosum.stores.forgetting import EXAMINED, PROGRESS, cut, examine, forget, free
+from callosum.stores.forgetting import EXAMINED, PROGRESS, before_the_newest, examine, forget, free, leave
 from callosum.stores.key_views import KeyReader
-from callosum.stores.port import Engine, Overtaken, Reader, Uncertain
-from callosum.stores.records import LIVE, ActionRecord, is_farewell, probed
+from callosum.stores.port import Engine, Overtaken, Uncertain
+from callosum.stores.records import LIVE, ActionRecord, probed
 from callosum.stores.view import ScopeReader, bodies, touched, wanted
 from callosum.stores.writes import apply
 
@@ -140,10 +142,7 @@ class Kernel:
         return probed(record.action, self._probe)
 
     def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
-        wanted = LIVE.intersection(states)
-        with self._engine.snapshot() as reader:
-            records = _live(Draft(reader), namespace, key)
-        return [self._shown(one) for one in records if one.action.state in wanted]
+        return [self._shown(one) for one in self._reading(lambda draft: _live(draft, namespace, key, states))]
 
     def recent(
         self,
@@ -157,17 +156,15 @@ class Kernel:
     ) -> list[Action]:
         with self._engine.snapshot() as reader:
             draft = Draft(reader)
-            found: list[Action] = []
-            for id in draft.opened(namespace, within):
-                record = draft.action(namespace, id)
-                if record is None or not record.opened or record.action.state in (State.QUEUED, State.ASKED):
-                    continue
-                action = record.action
-                if action.tier >= floor and action.session not in besides and key in (None, action.key):
-                    found.append(self._shown(record))
-                    if len(found) == limit:
-                        break
-        return found
+            records = (draft.action(namespace, id) for id in draft.opened(namespace, within))
+            found = (
+                self._shown(record)
+                for record in records
+                if record is not None and record.opened and record.action.state not in (State.QUEUED, State.ASKED)
+                if record.action.tier >= floor and record.action.session not in besides
+                if key in (None, record.action.key)
+            )
+            return [*islice(found, limit)]
 
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
         found = self._reading(lambda draft: touched(draft, namespace, sessions, SEARCHED_ENTRIES, limit))
@@ -198,11 +195,10 @@ class Kernel:
     def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
         with self._engine.snapshot() as reader:
             draft = Draft(reader)
-            prefix = names.named(b"x", namespace) if namespace is not None else b"x"
-            records = _records(draft, [name for name, _ in draft.under(prefix)])
+            records = _records(draft, [name for name, _ in draft.under(_prefix(b"x", namespace))])
         return [
             self._shown(one)
-            for one in sorted(records, key=lambda one: one.action.id)
+            for one in sorted(records, key=_id_of)
             if is_in_force(one.action, draft.now)
             and (keys is None or not set(keys).isdisjoint(key.name for key in lookup_keys(one.action)))
         ]
@@ -211,8 +207,15 @@ class Kernel:
         return self._reading(lambda draft: bodies(draft, namespace, ids))
 
     def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
-        newest = self._reading(lambda draft: draft.page(SEARCHED_ENTRIES))
-        return [entry for entry in reversed(newest) if entry.namespace == namespace and is_farewell(entry)][:limit]
+        with self._engine.snapshot() as reader:
+            draft = Draft(reader)
+            found = draft.under(names.named(b"h", namespace), limit, newest=True)
+            said = draft.bodies(namespace, [names.id_in(name) for name, _ in found])
+        return [
+            Entry(Event.HOST, session, namespace, seq, body=msgspec.json.decode(said[seq]))
+            for name, session in found
+            if (seq := names.id_in(name)) in said
+        ]
 
     def kin(self, namespace: str, session: str) -> Ancestry:
         known = self._reading(lambda draft: draft.session(namespace, session))
@@ -286,7 +289,7 @@ class Kernel:
             only = {entry.seq for entry in found}
         gone = sorted(seq for seq in only if seq <= until)
         for first in range(0, len(gone), EXAMINED):
-            self._changing(partial(_drop, gone[first : first + EXAMINED], horizon))
+            self._changing(partial(leave, gone[first : first + EXAMINED], horizon))
         return []
 
     def _free(self, until: int, horizon: int, limit: int) -> list[Entry]:
@@ -298,7 +301,7 @@ class Kernel:
         start = after = self._passed if self._passed < until else 0
         while len(found) < limit:
             with self._engine.snapshot() as reader:
-                page = _before_the_newest(reader, after, until)
+                page = before_the_newest(reader, after, until)
                 found += free(Draft(reader), page, horizon)
             if len(page) == EXAMINED:
                 after = page[-1].seq
@@ -335,28 +338,11 @@ class Kernel:
         found = self._engine.check()
         with self._engine.snapshot() as reader:
             draft = Draft(reader)
-            live = len(_live(draft, None, None))
+            live = len(_live(draft, None, None, [*LIVE]))
             return replace(found, live=live, content_keys=_content_keys(draft, reader.time))
 
     def close(self) -> None:
         self._engine.close()
-
-
-def _before_the_newest(reader: Reader, after: int, until: int) -> list[Entry]:
-    """Return a page of entries behind ``after``. The newest stays, so that the store's time does not run backwards."""
-    newest = reader.page(0, 1, newest=True)
-    return [entry for entry in reader.page(after, EXAMINED) if entry.seq <= until and entry.seq < newest[0].seq]
-
-
-def _drop(seqs: Sequence[int], horizon: int, draft: Draft) -> tuple[None, list[Entry]]:
-    """Return those of these entries that still may leave."""
-    wanted, after, found = set(seqs), seqs[0] - 1, list[Entry]()
-    while page := _before_the_newest(draft.reader, after, seqs[-1]):
-        found += [entry for entry in page if entry.seq in wanted]
-        after = page[-1].seq
-    gone = free(draft, found, horizon)
-    cut(draft, gone, horizon)
-    return None, gone
 
 
 def _newest(answers: Sequence[Applied | Exception], last: int) -> int:
@@ -372,15 +358,27 @@ def _newest(answers: Sequence[Applied | Exception], last: int) -> int:
     return newest
 
 
-def _live(draft: Draft, namespace: str | None, key: str | None) -> list[ActionRecord]:
-    """Return the live actions, oldest first."""
+def _live(draft: Draft, namespace: str | None, key: str | None, states: Sequence[State]) -> list[ActionRecord]:
+    """Return the live actions in one of ``states``, oldest first. Without a key no others are read."""
+    wanted = LIVE.intersection(states)
     if key is not None and namespace is not None:
-        return draft.actions(namespace, draft.key(namespace, key).live)
-    prefix = names.named(b"o", namespace) if namespace is not None else b"o"
-    found = [one for one in _records(draft, [name for name, _ in draft.under(prefix)]) if one.live()]
+        records = draft.actions(namespace, draft.key(namespace, key).live)
+    else:
+        found = draft.under(_prefix(b"o", namespace))
+        records = _records(draft, [name for name, state in found if state is True or state in wanted])
+    records = [one for one in records if one.live() and one.action.state in wanted]
     if key is not None:
-        found = [one for one in found if key in [mine.name for mine in one.action.keys]]
-    return sorted(found, key=lambda record: record.action.id)
+        records = [one for one in records if key in [mine.name for mine in one.action.keys]]
+    return sorted(records, key=_id_of)
+
+
+def _id_of(record: ActionRecord) -> int:
+    return record.action.id
+
+
+def _prefix(kind: bytes, namespace: str | None) -> bytes:
+    """Return how the names of a kind's records begin, in a namespace or in all."""
+    return names.named(kind, namespace) if namespace is not None else kind
 
 
 def _records(draft: Draft, found: Sequence[bytes]) -> list[ActionRecord]:

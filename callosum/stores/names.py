@@ -10,9 +10,10 @@ letter  behind the namespace        holds
 ``a``   id                          an action, or a refused call
 ``c``   identity of a call          the action that it opened
 ``f``   name                        a fact of the whole store (namespace ``""``)
+``h``   id                          the session of an entry with which a session ended
 ``k``   key                         who changed the key last
 ``m``   session, key                what a session has seen of the key
-``o``   session, id                 an action of the session without a report
+``o``   session, id                 an action of the session without a report: its state
 ``p``   key, digest                 the newest actions that a digest finds on the key
 ``q``   id                          an action that waits in the queue
 ``s``   session                     where a session comes from

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct, defstruct
 from msgspec.structs import astuple, replace
 
-from callosum.model import DAY, LATEST, NO_MARK, Action, Entry, Event, Mark, Mode, State
+from callosum.model import DAY, LATEST, NO_MARK, Action, Mark, Mode, State
 from callosum.stores.base import Probe
 
 REMEMBERED: Final = DAY
@@ -129,9 +129,10 @@ DECODE: Final[Mapping[int, Callable[[bytes], Any]]] = {
     ord("a"): msgspec.msgpack.Decoder(ActionRecord).decode,
     ord("c"): _number,
     ord("f"): _number,
+    ord("h"): msgspec.msgpack.Decoder(str).decode,
     ord("k"): msgspec.msgpack.Decoder(KeyRecord).decode,
     ord("m"): msgspec.msgpack.Decoder(MarkRecord).decode,
-    ord("o"): bool,
+    ord("o"): msgspec.msgpack.Decoder(str | bool).decode,  # True: written before the state was kept there
     ord("p"): msgspec.msgpack.Decoder(Found).decode,
     ord("q"): bool,
     ord("s"): msgspec.msgpack.Decoder(SessionRecord).decode,
@@ -175,11 +176,6 @@ def lengthened(record: Any, old: Any) -> Any:
 
 
 # --- What actions and entries are -----------------------------------------------------------------------
-
-
-def is_farewell(entry: Entry) -> bool:
-    """Return True if the entry records that a session ended and what the session said it had done."""
-    return entry.event is Event.HOST and bool(entry.body.get("summary"))
 
 
 def probed(action: Action, probe: Probe) -> Action:

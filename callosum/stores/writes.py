@@ -51,7 +51,7 @@ _FURTHEST: Final = 64
 """Maximum number of earlier actions of a session that are looked at when one is taken back."""
 _READ, _APPEND = Mode.READ, Mode.APPEND  # an enum's attributes are slow, and so is its hash
 _LIVE, _ACTED, _TAKEN_BACK = tuple(LIVE), tuple(ACTED), tuple(TAKEN_BACK)
-_INTERCEPT: Final = Event.INTERCEPT
+_INTERCEPT, _HOST = Event.INTERCEPT, Event.HOST
 _OPEN, _DONE, _UNKNOWN, _QUEUED, _ASKED = State.OPEN, State.DONE, State.UNKNOWN, State.QUEUED, State.ASKED
 
 
@@ -75,6 +75,8 @@ def apply(draft: Draft, look: ScopeReader, change: Change) -> Applied:
         for one in entries[:-1]:
             before.append(Written(seq, one, _as_json(one.body) if one.body else b"", _about(draft, look, one)))
             seq += 1
+    if last.event is _HOST and last.body.get("summary"):
+        draft.new[names.named(b"h", last.namespace, names.number(seq))] = last.session
     body = _as_json(last.body) if last.body else b""
     if opening is not None:
         record = _open(draft, scope, seq, last, opening, moves)
@@ -175,7 +177,7 @@ def _open(
     if state is _QUEUED:
         new[names.named(b"q", space, names.number(id))] = True
     if live or not record.call:
-        new[names.unreported(space, me, id)] = True
+        new[names.unreported(space, me, id)] = state._value_
     if marks:
         _move(draft, scope, marks, id)
     return record
@@ -309,7 +311,7 @@ def _settle(draft: Draft, look: ScopeReader, settle: Settle) -> None:
         draft.new[names.named(b"q", space, names.number(id))] = live and state is _QUEUED
     unreported = live or (state is _DONE and not action.ended)
     if was_live or not old.call or unreported:
-        draft.new[names.unreported(space, me, id)] = unreported
+        draft.new[names.unreported(space, me, id)] = unreported and state._value_
     stands = state in _ACTED and not action.lock
     if stands or old.evidence():
         _settle_changes(draft, new, stands=stands)

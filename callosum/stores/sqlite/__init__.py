@@ -1,8 +1,8 @@
 """The embedded store: one SQLite file in WAL mode, used by several processes at once.
 
 ``connection`` opens the file and takes turns, ``engine`` reads and writes with the ``statements``, ``store`` is the
-store. ``clock`` is the clock that processes agree on, ``format`` says what a file is, ``log_watch`` notices a log that
-was cut off, and ``restore`` replaces the file.
+store. ``clock`` is the clock that processes agree on, ``log_watch`` notices a log that was cut off, and ``restore``
+replaces the file.
 """
 
 from callosum.stores.sqlite.restore import replace_file

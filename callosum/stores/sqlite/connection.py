@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from callosum.errors import StoreError, StoreUnavailable
 from callosum.stores.receipt import IDENTITY, HeldByStore, Receipt, new_identity, refusal
 from callosum.stores.sqlite import statements as sql
 from callosum.stores.sqlite.clock import AgreedClock
-from callosum.stores.sqlite.format import APPLICATION_ID, SCHEMA, unreadable
 from callosum.stores.sqlite.log_watch import LogWatch
 
 try:
@@ -37,6 +37,10 @@ except ImportError:  # pragma: no cover - Windows: writers retry without a queue
 logger = logging.getLogger("callosum")
 
 Execute = Callable[..., sqlite3.Cursor]
+
+APPLICATION_ID: Final = 0x43414C4F  # "CALO"
+SCHEMA: Final = 2
+"""The format that this version reads and writes."""
 
 BUSY_SECONDS: Final = 10.0
 """Seconds that a transaction waits for its turn before it raises ``StoreUnavailable``."""
@@ -825,6 +829,19 @@ def format_of(path: Path) -> int | None:
     if version != SCHEMA:
         raise unreadable(path, version)
     return version
+
+
+def unreadable(path: Path, version: int) -> StoreError:
+    """Return the error for a file of another format, with the command that sets it aside together with its receipt."""
+    if version > SCHEMA:
+        return StoreError(
+            f"{path} has format {version}, this version reads {SCHEMA}: install a newer callosum-protocol"
+        )
+    aside = quote(f"{path.parent}/format-{version}")
+    return StoreError(
+        f"{path} has format {version} of an earlier Callosum, which this version does not read: "
+        f"set it aside with `mkdir {aside} && mv {quote(str(path))}* {aside}`"
+    )
 
 
 def refuse_foreign(path: Path) -> None:

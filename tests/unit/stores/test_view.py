@@ -6,12 +6,16 @@ from pathlib import Path
 import pytest
 
 from callosum import Call, Decision, LocalGate
+from callosum.model import State
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings
+from callosum.stores import names
 from callosum.stores.base import Store
-from callosum.stores.memory import MemoryStore
+from callosum.stores.memory import MemoryEngine, MemoryStore
+from callosum.stores.port import encode
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
+from callosum.testing.script import StoreScript
 from tests.support.opcodes import counting
 
 LEASES = 15
@@ -76,3 +80,19 @@ def test_a_decision_that_meets_fifteen_leases_costs_little_more_than_one_that_me
         if any(map(float.__gt__, least, limits)):
             least = [*map(min, least, ratios(store, tmp_path / again))]
     assert not any(map(float.__gt__, least, limits)), least
+
+
+def test_unknown_actions_are_found_without_reading_the_open_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record from before the state was kept in it is read as well."""
+    store = MemoryStore()
+    script = StoreScript(store)
+    open_ = [script.act("mira", f"doc:{number}", state=State.OPEN) for number in range(20)]
+    script.settle(open_[7], State.UNKNOWN)
+    store._engine._values[names.unreported("default", "mira", open_[3])] = encode(True)
+    read: list[bytes] = []
+    store._engine.known.clear()
+    get = MemoryEngine.get
+    monkeypatch.setattr(MemoryEngine, "get", lambda engine, wanted: read.extend(wanted) or get(engine, wanted))
+    assert [action.id for action in store.live("default", (State.UNKNOWN,))] == [open_[7]]
+    assert sorted(map(names.id_in, read)) == [open_[3], open_[7]]
+    assert len(store.live("default", (State.OPEN,))) == 19
