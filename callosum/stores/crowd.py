@@ -69,21 +69,6 @@ class _Group:
 class Crowd:
     """The open actions of one key, as this process last read them."""
 
-    __slots__ = (
-        "_actions",
-        "_alike",
-        "_alive",
-        "_groups",
-        "_hosts",
-        "_live",
-        "_lost",
-        "_renewed",
-        "_sessions",
-        "_soonest",
-        "_texts",
-        "turned",
-    )
-
     def __init__(self, turned: int = 0) -> None:
         self.turned = turned
         """``KeyRecord.turned``: what was read before another one is of no use."""

@@ -1,23 +1,20 @@
-"""Read records and journal, and turn entries into rows and back."""
+"""Read records and journal."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from callosum.model import Entry
 from callosum.stores import names
 from callosum.stores.entry_rows import entry_of
-from callosum.stores.port import OF_ENTRY, Found, Written, encode
+from callosum.stores.port import OF_ENTRY, Found
 from callosum.stores.postgres import statements as sql
 from callosum.stores.postgres.pipeline import Params
 
 if TYPE_CHECKING:
     from callosum.stores.postgres.engine import PostgresEngine
 
-_as_json: Final = msgspec.json.Encoder().encode
 LAST: Final = (1 << 63) - 1
 """The largest position that an entry may have."""
 
@@ -118,27 +115,3 @@ def sorted_out(wanted: Sequence[bytes]) -> tuple[list[bytes], dict[int, bytes]]:
 def named(of_entries: Mapping[int, bytes], rows: Sequence[Sequence[Any]]) -> list[tuple[bytes, bytes, int]]:
     """Return the records in these rows under their names."""
     return [(of_entries[seq], record, revision) for seq, record, revision in rows]
-
-
-def columns_of(one: Written) -> tuple[Any, ...]:
-    """Return the columns of an entry. One about an action leaves out what the entry that opened the action has."""
-    entry = one.entry
-    alone = one.about is None or one.record is not None
-    keys = entry.keys if alone else ()
-    return (
-        one.seq,
-        entry.event.value,
-        entry.namespace,
-        entry.session,
-        (one.seq if one.opens else entry.action) or None,
-        entry.run or None,
-        (entry.tool or None) if alone else None,
-        entry.tier if alone else None,
-        entry.verdict.value if entry.verdict is not None else None,
-        entry.rule or None,
-        entry.outcome.value if entry.outcome is not None else None,
-        keys[0].name if keys else None,
-        _as_json(keys).decode() if keys else None,
-        one.body.decode() if one.body else None,
-        encode(one.record) if one.record is not None else None,
-    )

@@ -18,12 +18,13 @@ from psycopg_pool import PoolTimeout
 from callosum.errors import StoreError
 from callosum.model import Entry
 from callosum.stores import names
+from callosum.stores.entry_rows import columns_of
 from callosum.stores.port import OF_ENTRY, OF_KEY, SELDOM, Found, Overtaken, Written, encode
 from callosum.stores.postgres import statements as sql
 from callosum.stores.postgres.connections import is_connection_lost
 from callosum.stores.postgres.locks import EVERY, Locks
 from callosum.stores.postgres.pipeline import Params, PendingResult, Pipeline
-from callosum.stores.postgres.reader import PostgresReader, columns_of, named, sorted_out
+from callosum.stores.postgres.reader import PostgresReader, named, sorted_out
 from callosum.stores.receipt import LEFT
 
 if TYPE_CHECKING:

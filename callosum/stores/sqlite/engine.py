@@ -19,7 +19,7 @@ import msgspec
 from callosum.errors import StoreError
 from callosum.model import SECOND, Entry
 from callosum.stores.base import Clock, Request, StoreCheck
-from callosum.stores.entry_rows import entry_of
+from callosum.stores.entry_rows import columns_of, entry_of
 from callosum.stores.port import OF_ENTRY, Found, Written, encode
 from callosum.stores.receipt import LEFT, refusal
 from callosum.stores.sqlite import statements as sql
@@ -143,7 +143,13 @@ class SqliteTransaction(SqliteReader):
     ) -> None:
         execute, link = self._execute, self._link
         for one in entries:
-            _add(execute, one)
+            if one.about is None or one.record is not None:
+                execute(sql.ADD_ENTRY, columns_of(one))
+                continue
+            entry, body = one.entry, str(one.body, "utf-8") if one.body else None
+            outcome = entry.outcome and entry.outcome._value_
+            note = (one.seq, entry.event._value_, entry.namespace, entry.session, entry.action, outcome, body)
+            execute(sql.ADD_NOTE, note)
         puts: list[bytearray] = []
         count = 0
         for name in changed:
@@ -176,37 +182,6 @@ class SqliteTransaction(SqliteReader):
         self.version = -1
         self._connections.undo()
         self._link.busy = False
-
-
-def _add(execute: Execute, one: Written) -> None:
-    """Append an entry."""
-    entry, body = one.entry, str(one.body, "utf-8") if one.body else None
-    outcome = entry.outcome and entry.outcome._value_
-    if one.about is not None and one.record is None:
-        note = (one.seq, entry.event._value_, entry.namespace, entry.session, entry.action, outcome, body)
-        execute(sql.ADD_NOTE, note)
-        return
-    keys = entry.keys
-    execute(
-        sql.ADD_ENTRY,
-        (
-            one.seq,
-            entry.event._value_,
-            entry.namespace,
-            entry.session,
-            one.seq if one.opens else entry.action,
-            entry.run,
-            entry.tool,
-            entry.tier,
-            entry.verdict and entry.verdict._value_,
-            entry.rule,
-            outcome,
-            keys[0].name if keys else None,
-            str(_as_json(keys), "utf-8") if keys else None,
-            body,
-            bytearray(encode(one.record)) if one.record is not None else None,
-        ),
-    )
 
 
 class SqliteEngine:
