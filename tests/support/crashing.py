@@ -15,6 +15,7 @@ from callosum.gate import LocalGate
 from callosum.model import Call
 from callosum.process import this_process
 from callosum.settings import Settings
+from callosum.stores.sqlite import connection
 
 When = Literal["after", "inside"]
 Phase = Literal["create", "intercept", "tool", "complete", "nothing"]
@@ -58,15 +59,16 @@ class FusedConnection(sqlite3.Connection):
 def run_session(folder: str, phase: Phase, when: When, at: int, told: Any) -> None:
     """Run a session: one call first, then one that is intercepted, run and reported."""
     fuse = Fuse(when, at)
+    connection.LOOK_EVERY = float("inf")  # a slow machine must not look at the files more often
     connect = sqlite3.connect
 
-    def fused(*args: Any, **more: Any) -> sqlite3.Connection:
-        connection: sqlite3.Connection = connect(*args, **{**more, "factory": FusedConnection})
-        connection.fuse = fuse  # type: ignore[attr-defined]
-        connection.set_progress_handler(lambda: fuse.burn("inside"), STEP)
-        return connection
+    def opened(*args: Any, **more: Any) -> sqlite3.Connection:
+        fused: sqlite3.Connection = connect(*args, **{**more, "factory": FusedConnection})
+        fused.fuse = fuse  # type: ignore[attr-defined]
+        fused.set_progress_handler(lambda: fuse.burn("inside"), STEP)
+        return fused
 
-    sqlite3.connect = fused  # type: ignore[assignment]
+    sqlite3.connect = opened  # type: ignore[assignment]
     state = Path(folder)
     fuse.lit = phase == "create"
     gate = LocalGate(settings=Settings(state=state, rules=state / "rules.json"))

@@ -72,13 +72,9 @@ _CLOSE_WAIT: Final = 1.0
 """Seconds to wait until other threads stop using their connections, before a damaged log is put back."""
 _SHORT_CLOSE_WAIT: Final = 0.02
 """Seconds to wait for the same before a database is opened for writing."""
-_POLL_SYNC: Final = 0.0001
-_POLL_SOON: Final = 0.0005
-_POLL_MOST: Final = 0.002
+_POLL_DATABASE, _POLL_SYNC, _POLL_LINE, _POLL_SOON, _POLL_MOST = 0.00005, 0.0001, 0.0002, 0.0005, 0.002
 _PATIENT: Final = 0.1
 """Seconds in the queue after which the file is polled only every ``_POLL_MOST``; before that more often."""
-_POLL_DATABASE: Final = 0.00005
-_POLL_LINE: Final = 0.0002
 
 
 class FileBusy(Exception):
@@ -454,7 +450,7 @@ class SqliteConnections:
             try:
                 execute(sql.ADD_FACT, (IDENTITY, new_identity()))
             except sqlite3.OperationalError as error:
-                if not is_readonly(error):
+                if code_of(error) != sqlite3.SQLITE_READONLY:
                     raise
             finally:
                 execute("pragma busy_timeout = 0")
@@ -465,9 +461,8 @@ class SqliteConnections:
         """Put all commits up to entry ``seq`` on disk: sync the log, as ``synchronous = FULL`` would.
 
         This happens after the commit, so that nothing waits for the disk while the file is locked, and once for all
-        that wait: a small file says up to which entry a process has committed and synced. A process whose entry is
-        covered by a sync that began after its commit is done. What a checkpoint moved meanwhile is on disk already,
-        because it syncs the log before and the file after.
+        that wait: a small file says up to which entry a process has committed and synced. What a checkpoint moved
+        meanwhile is on disk already, because it syncs the log before and the file after.
         """
         link = self._checked()
         if fcntl is None or link.calm >= _CALM:  # no other process could share the sync
@@ -567,9 +562,8 @@ class SqliteConnections:
     def reopen(self) -> None:
         """Make every thread reopen the file before its next transaction, once it can be written.
 
-        A connection that was opened for reading stays read-only. So does the log's index, which all connections of a
-        process share: a new connection can write only after the last old one was closed. Connections of idle threads
-        are therefore closed here.
+        A connection that was opened for reading stays read-only, and so does the log's index until the last connection
+        of the process was closed. So connections of idle threads are closed here.
         """
         files = (self._file, self._log, f"{self.path}-shm")
         if not all(os.access(file, os.W_OK) for file in files if os.path.lexists(file)):
@@ -698,7 +692,9 @@ class SqliteConnections:
             execute("begin immediate")
             (version,) = execute("pragma user_version").fetchone()
             if version == 0:
-                for statement in _statements():
+                text = files("callosum.stores.sqlite").joinpath("schema.sql").read_text("utf-8")
+                bare = "\n".join(line.split("--")[0] for line in text.splitlines())
+                for statement in filter(str.strip, bare.split(";")):
                     execute(statement)
                 execute(f"pragma application_id = {APPLICATION_ID}")
                 execute(f"pragma user_version = {SCHEMA}")
@@ -796,12 +792,6 @@ def _sync_file(file: int) -> None:
         _fdatasync(file)
 
 
-def _statements() -> Iterator[str]:
-    text = files("callosum.stores.sqlite").joinpath("schema.sql").read_text("utf-8")
-    bare = "\n".join(line.split("--")[0] for line in text.splitlines())
-    return (statement for statement in bare.split(";") if statement.strip())
-
-
 def _header(path: Path) -> tuple[int, int, bool]:
     """Return application id and format of a file, and whether it has tables, without changing it.
 
@@ -862,24 +852,19 @@ def refuse_foreign(path: Path) -> None:
 # --- Faults -------------------------------------------------------------------------------------------
 
 
-def _code(error: BaseException) -> int:
+def code_of(error: BaseException) -> int:
     """Return SQLite's primary code of an error, 0 if it has none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def is_busy(error: sqlite3.Error) -> bool:
     """Return True if another connection holds what this one needs."""
-    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def is_damage(error: Exception) -> bool:
     """Return True if the file is damaged."""
-    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-def is_readonly(error: sqlite3.Error) -> bool:
-    """Return True if the connection cannot write."""
-    return _code(error) == sqlite3.SQLITE_READONLY
+    return code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 @contextmanager
@@ -893,7 +878,7 @@ def explained(path: Path) -> Iterator[None]:
 
 def explain(error: Exception, path: Path) -> StoreError:
     """Return the driver's error as Callosum's; it stays in ``__cause__``."""
-    code, number = _code(error), error.errno if isinstance(error, OSError) else 0
+    code, number = code_of(error), error.errno if isinstance(error, OSError) else 0
     if is_damage(error):
         return StoreError(
             f"{path} is damaged ({error}): it was left as it is; run `callosum doctor`, "

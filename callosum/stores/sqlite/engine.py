@@ -28,9 +28,9 @@ from callosum.stores.sqlite.connection import (
     FileBusy,
     SqliteConnection,
     SqliteConnections,
+    code_of,
     explain,
     is_damage,
-    is_readonly,
 )
 
 _as_json: Final = msgspec.json.Encoder().encode
@@ -242,7 +242,7 @@ class SqliteEngine:
             return error
         if isinstance(error, sqlite3.Error):
             self._damaged = self._damaged or is_damage(error)
-            if is_readonly(error):
+            if code_of(error) == sqlite3.SQLITE_READONLY:
                 self.connections.reopen()
             self.connections.examine(error)
         return explain(error, self.path)
