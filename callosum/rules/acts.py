@@ -39,7 +39,7 @@ _ACTION: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|[a-z]+(
 
 
 def may_call(names: set[Any]) -> bool:
-    """Tells whether params of these names may name a tool and hold its arguments."""
+    """Return True if params of these names may name a tool and hold its arguments."""
     return (
         not (_CALLEES.isdisjoint(names) or names.isdisjoint(lists.CALLEE_ARGUMENT_PARAMS))
         or not lex.BATCH_PARAMS.isdisjoint(names)
@@ -84,7 +84,7 @@ def _called(one: Mapping[str, Any], *, named: bool) -> list[tuple[str, Mapping[s
 
 
 def calls_others(name: Name) -> bool:
-    """Tells whether a tool is there to call what its ``name`` param names (``execute_tool``, ``run_function``)."""
+    """Return True if a tool is there to call what its ``name`` param names (``execute_tool``, ``run_function``)."""
     return name.verb in _CALLING and not _NAMED.isdisjoint(name.words)
 
 

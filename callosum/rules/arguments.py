@@ -125,7 +125,7 @@ def _identified(found: list[str]) -> tuple[int, str]:
 
 @lru_cache(maxsize=1024)
 def _reference(name: str) -> int:
-    """Tells whether a param names what is paid or taken back: 2 by its own id (``charge_id``), 1 maybe (``charge``)."""
+    """Return 2 if a param names what is paid or taken back by its own id (``charge_id``), 1 if maybe (``charge``)."""
     found = words(name) if cover(name) <= Concealment.RANDOM else []
     ends = len(found) > 1 and found[-1] in lex.ID_ENDINGS
     if ends:
@@ -142,13 +142,13 @@ def references(params: Mapping[str, Any]) -> list[str]:
     for name, value in islice(params.items(), MAX_PARAMS):
         if type(name) is str and len(name) <= _LONGEST and (sure := _reference(name)):
             texts = short(value) if type(value) in (str, list) or sure > 1 else []
-            found += [one for one in texts[:8] if len(one) <= 128 and (sure > 1 or _is_id(one))]
+            found += [
+                text
+                for text in texts[:8]
+                if len(text) <= 128
+                and (sure > 1 or (" " not in text and not _AMOUNT.fullmatch(text) and any(map(str.isdigit, text))))
+            ]
     return found
-
-
-def _is_id(value: str) -> bool:
-    """Tells whether a text is an id, neither an amount (``12.50``) nor words."""
-    return " " not in value and _AMOUNT.fullmatch(value) is None and any(one.isdigit() for one in value)
 
 
 _AMOUNT: Final = re.compile(r"[-+]?\d+[.,]\d{1,2}")
@@ -226,7 +226,7 @@ class Arguments:
     narrowed = paged = False
 
     def __init__(self, params: Mapping[str, Any], nouns: tuple[str, ...], which: tuple[Role, ...]) -> None:
-        """Sorts the params that ``roles`` gave (``which``); ``nouns`` are those of the tool's name."""
+        """Sort the params that ``roles`` gave (``which``); ``nouns`` are those of the tool's name."""
         self.ids: dict[str, list[str]] = {}
         ids = self.ids
         for name, role, entity in which:
@@ -309,7 +309,12 @@ class Arguments:
             self.scopes = {**self.scopes, entity: _more(self.scopes.get(entity, ()), texts)}
         elif role == _THREAD:
             if entity in lex.REPLY_ADDRESS_PARAMS:
-                texts = [one for one in texts if not _is_address(one)]
+                # an address (``Desk <desk@x.org>``), not the id of a message (``<a1@mail.x.org>``)
+                texts = [
+                    text
+                    for text in texts
+                    if "@" not in text or (text[0] == "<" and text[-1] == ">") or not keys.addresses(text)
+                ]
             if texts:
                 self.threads = _more(self.threads, texts)
         elif role == _URL:
@@ -331,33 +336,26 @@ class Arguments:
         return f"{self.owner}/{self.repo}" if self.owner and "/" not in self.repo else self.repo
 
 
-def _is_address(value: str) -> bool:
-    """Tells whether a text is an address (``Desk <desk@x.org>``), not the id of a message (``<a1@mail.x.org>``)."""
-    return "@" in value and not (value[0] == "<" and value[-1] == ">") and bool(keys.addresses(value))
-
-
 def _current(value: Any) -> bool:
-    """Tells whether a state is one that things have which are worked on, so that what is new or changed may have it.
+    """Return True if a state is one that things have which are worked on, so that what is new or changed may have it.
 
     Of a list, whether one of its states is.
     """
     if isinstance(value, (list, tuple)):
         return any(_current(one) for one in value[:16] if not isinstance(one, (list, tuple)))
-    return type(value) is str and len(value) <= _LONGEST and _plainly(value) in lex.CURRENT_STATES
-
-
-def _plainly(value: str) -> str:
-    return value.strip().lower().replace(" ", "_").replace("-", "_")
+    if type(value) is not str or len(value) > _LONGEST:
+        return False
+    return value.strip().lower().replace(" ", "_").replace("-", "_") in lex.CURRENT_STATES
 
 
 def _number(value: str) -> bool:
-    """Tells whether a text looks like the number of something said (``msg-500``), not like what is said."""
+    """Return True if a text looks like the number of something said (``msg-500``), not like what is said."""
     value = value.strip()
     return len(value) <= _LONGEST and " " not in value and any(one.isdigit() for one in value)
 
 
 def _relative(role: Role, ids: Mapping[str, Any]) -> bool:
-    """Tells whether a param names something by a number or a name that another project may have as well."""
+    """Return True if a param names something by a number or a name that another project may have as well."""
     name, holds, entity = role
     return (
         name.endswith(lists.PROJECT_NUMBER_PARAMS)
@@ -384,6 +382,3 @@ def short(value: Any) -> list[str]:
         if "" not in texts and "unknown" not in texts and max(map(len, texts)) <= MAX_TEXT:
             return texts
     return [one for one in flatten(value) if len(one) <= MAX_TEXT]
-
-
-__all__ = ["Arguments", "Role", "part_of", "references", "role_of", "roles", "short"]

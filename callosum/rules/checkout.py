@@ -23,11 +23,12 @@ MAX_FOLDERS: Final = 16
 SERVER: Final = "mcp__git__"
 """How tools of a server called git begin."""
 _HUMPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
+_SINGULAR: Final = {"branches": "branch", "tags": "tag", "remotes": "remote", "worktrees": "worktree"}
 _PLAIN: Final = re.compile(r"[a-z][a-z-]{0,40}")
 
 
 def stands(tool: str, name: Name) -> bool:
-    """Tells whether a tool may stand for a git command, by its name."""
+    """Return True if a tool may stand for a git command, by its name."""
     words = name.words
     return (
         words[:1] == ("git",)
@@ -82,11 +83,11 @@ def _place(params: Mapping[str, Any], cwd: str | None) -> str:
 
 def _as_command(params: Mapping[str, Any], words: list[str]) -> str:
     """Return the command line, ``""`` where no git command is named."""
-    at = next((place for place, one in enumerate(words) if _singular(one) in lex.GIT_COMMANDS), -1)
+    at = next((place for place, one in enumerate(words) if _SINGULAR.get(one, one) in lex.GIT_COMMANDS), -1)
     if at < 0:
         return _line(params) if lex.GIT_TOOL_RUNNER_WORDS.issuperset(words) else ""
     more = _more(params)
-    verb, modifiers = _singular(words[at]), words[:at] + words[at + 1 :]
+    verb, modifiers = _SINGULAR.get(words[at], words[at]), words[:at] + words[at + 1 :]
     if modifiers[at : at + 1] and f"{verb}-{modifiers[at]}" in lex.GIT_HYPHENATED_COMMANDS:
         verb = f"{verb}-{modifiers.pop(at)}"
     said = ["git", verb]
@@ -143,7 +144,3 @@ def _option(verb: str, word: str, *, within: bool) -> list[str]:
     if word in lex.GIT_TOOL_FILLER_WORDS:
         return []
     return [word] if within else [f"--{word}"]
-
-
-def _singular(word: str) -> str:
-    return {"branches": "branch", "tags": "tag", "remotes": "remote", "worktrees": "worktree"}.get(word, word)

@@ -20,6 +20,7 @@ from callosum.rules import harvest, slots
 from callosum.rules import lexicon as lex
 from callosum.rules.keys import APPEND, READ, WRITE, clean, fit
 from callosum.rules.lexicon import lists, maps
+from callosum.rules.opaque import parsed
 from callosum.rules.opposites import SIDES
 
 _KINDS: Final = tuple(f"{kind}:" for kind in maps.COMMITMENT_SIDE_OF)
@@ -78,11 +79,6 @@ def contradicts(one: str, other: str) -> bool:
     if not one or not other or one[0] == other[0]:
         return False
     return one[1:] == other[1:] or (one[1:] in lex.TAKES_PLACE_SIDES and other[1:] in lex.TAKES_PLACE_SIDES)
-
-
-def may_be_made(side: str, keys: tuple[Key, ...]) -> bool:
-    """Return True if a call without a declaration can make a commitment. Cheap: nearly no call does."""
-    return side[1:] in lex.COMMITMENT_SIDES or (not side and any(map(takes, keys)))
 
 
 def side_of(said: str, keys: tuple[Key, ...] = ()) -> str:
@@ -156,28 +152,19 @@ def told(value: Any) -> int:
             seen += 1
             if seen > _MAX_NODES:
                 return 0
-            parsed = _parsed(one)
-            if isinstance(parsed, Mapping):
-                if (end := slots.end_of(parsed)) is not None:
+            value = parsed(one, _MAX_TEXT)
+            if isinstance(value, Mapping):
+                if (end := slots.end_of(value)) is not None:
                     ends.append(end)
-                below += [part for part in parsed.values() if isinstance(part, (Mapping, list, tuple, str))]
-            elif isinstance(parsed, (list, tuple)):
-                below += parsed[:_MAX_NODES]
+                below += [part for part in value.values() if isinstance(part, (Mapping, list, tuple, str))]
+            elif isinstance(value, (list, tuple)):
+                below += value[:_MAX_NODES]
         if ends:
             return max(map(_moment, ends))
         level = below
         if not level:
             break
     return 0
-
-
-def _parsed(value: Any) -> Any:
-    if isinstance(value, str) and len(value) <= _MAX_TEXT and value.lstrip()[:1] in ("{", "["):
-        try:
-            return msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return None
-    return value
 
 
 def _moment(end: datetime | None) -> int:

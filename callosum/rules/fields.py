@@ -35,15 +35,23 @@ def shown(value: Any) -> str:
     return "a list" if isinstance(value, list) else "an object"
 
 
+def _expect(fits: bool, what: str, value: Any, at: str) -> None:
+    if not fits:
+        raise ConfigError(f"expected {what}, got {shown(value)}", at)
+
+
+def _at_most(limit: int, what: str, value: Any, at: str) -> None:
+    if len(value) > limit:
+        raise ConfigError(f"expected at most {limit} {what}, got {len(value)}", at)
+
+
 def _string(what: str, limit: int = MAX_NAME, *, empty: bool = False) -> Check:
     def check(value: Any, at: str) -> str:
-        if not isinstance(value, str):
-            raise ConfigError(f"expected {what}, got {shown(value)}", at)
+        _expect(isinstance(value, str), what, value, at)
         if not empty and not value.strip():
             raise ConfigError(f"expected {what}, got an empty string", at)
-        if len(value) > limit:
-            raise ConfigError(f"expected at most {limit} characters, got {len(value)}", at)
-        return value
+        _at_most(limit, "characters", value, at)
+        return str(value)
 
     return check
 
@@ -52,9 +60,9 @@ def _integer(low: int, high: int) -> Check:
     def check(value: Any, at: str) -> int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # 3.0 is an integer in JSON
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise ConfigError(f"expected an integer from {low} to {high}, got {shown(value)}", at)
-        return value
+        fits = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+        _expect(fits, f"an integer from {low} to {high}", value, at)
+        return int(value)
 
     return check
 
@@ -68,18 +76,17 @@ def _choice(*values: str) -> Check:
     return check
 
 
-def _boolean(value: Any, at: str) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(f"expected true or false, got {shown(value)}", at)
+def _boolean(value: Any, at: str) -> Any:
+    _expect(isinstance(value, bool), "true or false", value, at)
     return value
 
 
 def _items(value: Any, at: str, what: str, check: Check) -> list[Any]:
+    _expect(isinstance(value, list), what, value, at)
     if not value:
         raise ConfigError(f"expected {what}, got an empty list", at)
-    if len(value) > MAX_LIST:
-        raise ConfigError(f"expected at most {MAX_LIST} items, got {len(value)}", at)
-    return [check(one, f"{at}[{place}]") for place, one in enumerate(value)]
+    _at_most(MAX_LIST, "items", value, at)
+    return [check(item, f"{at}[{place}]") for place, item in enumerate(value)]
 
 
 def _tool_name(value: Any, at: str) -> str:
@@ -94,37 +101,28 @@ def _tool_name(value: Any, at: str) -> str:
 def _tool(value: Any, at: str) -> list[str]:
     if isinstance(value, str):
         return [_tool_name(value, at)]
-    if isinstance(value, list):
-        return _items(value, at, "a tool's name or a list of names", _tool_name)
-    raise ConfigError(f"expected a tool's name or a list of names, got {shown(value)}", at)
+    return _items(value, at, "a tool's name or a list of names", _tool_name)
 
 
 def _scalar(value: Any, at: str) -> Any:
-    if isinstance(value, (dict, list)):
-        raise ConfigError(f"expected a string, a number, true, false or null, got {shown(value)}", at)
+    _expect(not isinstance(value, (dict, list)), "a string, a number, true, false or null", value, at)
     return value
 
 
 def _params(value: Any, at: str) -> dict[str, list[Any]]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"expected an object, got {shown(value)}", at)
-    if len(value) > MAX_LIST:
-        raise ConfigError(f"expected at most {MAX_LIST} params, got {len(value)}", at)
-    result = {}
-    for name, wanted in value.items():
-        where = f"{at}.{name}"
-        result[name] = (
-            _items(wanted, where, "values", _scalar) if isinstance(wanted, list) else [_scalar(wanted, where)]
-        )
-    return result
+    _expect(isinstance(value, dict), "an object", value, at)
+    _at_most(MAX_LIST, "params", value, at)
+    return {
+        name: _items(wanted, f"{at}.{name}", "values", _scalar)
+        if isinstance(wanted, list)
+        else [_scalar(wanted, f"{at}.{name}")]
+        for name, wanted in value.items()
+    }
 
 
 def _present(value: Any, at: str) -> list[str]:
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list):
-        raise ConfigError(f"expected a param's name or a list of names, got {shown(value)}", at)
-    return _items(value, at, "a param's name or a list of names", _string("a param's name"))
+    names = [value] if isinstance(value, str) else value
+    return _items(names, at, "a param's name or a list of names", _string("a param's name"))
 
 
 def _pattern(value: Any, at: str) -> str:
@@ -171,8 +169,7 @@ def _template(value: Any, at: str) -> dict[str, Any]:
 def _key(value: Any, at: str) -> dict[str, Any]:
     if isinstance(value, str):
         return _template(value, at)
-    if not isinstance(value, dict):
-        raise ConfigError(f"expected a key template, got {shown(value)}", at)
+    _expect(isinstance(value, dict), "a key template", value, at)
     for name in value:
         if name not in ("key", "mode"):
             raise ConfigError("unknown field; known are key, mode", f"{at}.{name}")
@@ -185,18 +182,14 @@ def _key(value: Any, at: str) -> dict[str, Any]:
 
 
 def _context_key(value: Any, at: str) -> list[dict[str, Any]]:
-    if value is None:
-        return []
     if isinstance(value, list):
-        if len(value) > 16:
-            raise ConfigError(f"expected at most 16 keys, got {len(value)}", at)
-        return [_key(one, f"{at}[{place}]") for place, one in enumerate(value)]
-    return [_key(value, at)]
+        _at_most(16, "keys", value, at)
+        return [_key(key, f"{at}[{place}]") for place, key in enumerate(value)]
+    return [] if value is None else [_key(value, at)]
 
 
 def _cells(value: Any, at: str) -> dict[Kind, Verdict]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"expected an object from kind to verdict, got {shown(value)}", at)
+    _expect(isinstance(value, dict), "an object from kind to verdict", value, at)
     result = {}
     for kind, verdict in value.items():
         if kind not in list(Kind):
@@ -206,9 +199,9 @@ def _cells(value: Any, at: str) -> dict[Kind, Verdict]:
 
 
 def _stance(value: Any, at: str) -> str:
-    stance = str(_string("a stance such as +attend or -attend", 64)(value, at))
-    if stance[0] not in "+-" or not stance[1:].replace("-", "").isalnum():
-        raise ConfigError(f"expected a stance such as +attend or -attend, got {shown(stance)}", at)
+    what = "a stance such as +attend or -attend"
+    stance = str(_string(what, 64)(value, at))
+    _expect(stance[0] in "+-" and stance[1:].replace("-", "").isalnum(), what, stance, at)
     return stance
 
 

@@ -89,13 +89,8 @@ class Guard:
         """
         for name, role in which:
             value = params[name]
-            if value:
-                if type(value) is not str:
-                    found = self._look(role, value, cwd)
-                elif reads and role in (_PATH, _SOURCE):
-                    continue
-                else:
-                    found = self._text(role, value, cwd)
+            if value and not (reads and role in (_PATH, _SOURCE) and type(value) is str):
+                found = self._look(role, value, cwd)
                 if found is not None:
                     return found
         return None
@@ -115,7 +110,16 @@ class Guard:
 
     def _look(self, role: int, value: Any, cwd: str | None, depth: int = 0) -> tuple[str, str] | None:
         if type(value) is str:
-            return self._text(role, value, cwd)
+            if role in (_PATH, _SOURCE):
+                return self._path(role, value, cwd)
+            if role == _ADDRESS:
+                if self.talks(value[:4096]):
+                    return TALKS, ""
+                return self._path(_PATH, value, cwd) if value[:7] == "file://" else None
+            if role != _PATCH or not (self.protected.roots or self.hinted(value)):
+                return None
+            paths = command.patched({"patch": value})
+            return next((found for path in paths if (found := self._path(_PATH, path, cwd))), None)
         if isinstance(value, (list, tuple)):
             inner = [(role, one) for one in islice(value, 256) if isinstance(one, str) or depth < 2]
         elif isinstance(value, Mapping) and depth < 2:
@@ -127,21 +131,6 @@ class Guard:
             if found is not None:
                 return found
         return None
-
-    def _text(self, role: int, value: str, cwd: str | None) -> tuple[str, str] | None:
-        if role in (_PATH, _SOURCE):
-            return self._path(role, value, cwd)
-        if role == _ADDRESS:
-            if self.talks(value[:4096]):
-                return TALKS, ""
-            return self._path(_PATH, value, cwd) if value[:7] == "file://" else None
-        if role != _PATCH:
-            return None
-        if not self.protected.roots and not self.hinted(value):
-            return None
-        return next(
-            (found for one in command.patched({"patch": value}) if (found := self._path(_PATH, one, cwd))), None
-        )
 
     def _path(self, role: int, value: str, cwd: str | None) -> tuple[str, str] | None:
         if not (self.protected.roots or value.endswith(_TAILS) or any(tree in value for tree in TREES)):

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-import msgspec
-
 from callosum.model import Key
 from callosum.rules import keys, many
 from callosum.rules import lexicon as lex
@@ -21,6 +19,7 @@ from callosum.rules.arguments import role_of
 from callosum.rules.keys import READ
 from callosum.rules.lexicon import maps
 from callosum.rules.name import read_name
+from callosum.rules.opaque import parsed
 
 MAX_NODES: Final = 5_000
 """How many values of a result are looked at."""
@@ -54,7 +53,7 @@ def harvest(tool: str, looked: tuple[Key, ...], result: Any) -> tuple[Key, ...]:
     if not prefix:
         return ()
     made: dict[str, None] = {}
-    for value in _ids(_parsed(result), names):
+    for value in _ids(parsed(result, MAX_TEXT), names):
         one = keys.clean(value).rstrip("/ ")
         if one and len(one) <= _LONGEST:
             made[keys.fit(prefix + one)] = None
@@ -80,15 +79,10 @@ def _kind(tool: str, looked: tuple[Key, ...]) -> str:
         if value[:1] == "/" and entity not in lex.KINDS_WITHOUT_REPOSITORY and entity != "repo":
             return entity
     name = read_name(tool if len(tool) <= 256 else tool[:256])
-    if name.verb not in lex.SEARCHES and any(_single(key.name) for key in looked):
-        return ""
+    if name.verb not in lex.SEARCHES and any("|" not in key.name and key.name[-1] != "/" for key in looked):
+        return ""  # one thing, no tree and no facet of either
     noun = many.kind(name)
     return "file-id" if noun == "file" else noun
-
-
-def _single(name: str) -> bool:
-    """Whether a key names one thing, no tree and no facet of either."""
-    return "|" not in name and name[-1] != "/"
 
 
 def _where(looked: tuple[Key, ...]) -> str:
@@ -104,18 +98,9 @@ def _where(looked: tuple[Key, ...]) -> str:
 
 
 def _names(kind: str) -> set[str]:
-    """Which fields ``<name>_id`` hold the id of such a thing."""
+    """Return which fields ``<name>_id`` hold the id of such a thing."""
     noun = kind.removeprefix("scheduled-").removesuffix("-id")
     return {kind, noun, *(other for other, listed in maps.LISTED.items() if listed == noun)}
-
-
-def _parsed(result: Any) -> Any:
-    if isinstance(result, str) and result.lstrip()[:1] in ("{", "[") and len(result) <= MAX_TEXT:
-        try:
-            return msgspec.json.decode(result)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return None
-    return result
 
 
 def _ids(result: Any, nouns: frozenset[str]) -> list[str]:
@@ -146,7 +131,7 @@ def _ids(result: Any, nouns: frozenset[str]) -> list[str]:
                 below += [(part, within) for part in value[: MAX_NODES - seen]]
             elif isinstance(value, str) and len(value) <= MAX_TEXT:
                 if value.lstrip()[:1] in ("{", "["):
-                    below.append((_parsed(value), within))
+                    below.append((parsed(value, MAX_TEXT), within))
                 elif "\n" in value and not within and len(value) <= MAX_LINED:
                     found += _lines(value, nouns)
         level = below
@@ -191,5 +176,7 @@ def first_id(result: Any, kind: str) -> str:
     """Return the id of the thing of a kind that a call has made, as its result tells it; ``""`` if it does not."""
     if not result or isinstance(result, (bool, int, float)):
         return ""
-    found = next((keys.clean(value).strip("/ ") for value in _ids(_parsed(result), frozenset(_names(kind)))), "")
+    found = next(
+        (keys.clean(value).strip("/ ") for value in _ids(parsed(result, MAX_TEXT), frozenset(_names(kind)))), ""
+    )
     return found if len(found) <= _LONGEST else ""

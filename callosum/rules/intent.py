@@ -52,7 +52,7 @@ def _of_request(words: list[str]) -> tuple[str, float]:
         return "inform", 0.3
     if rest[0] in lex.NEGATIONS or (rest[0] == "do" and rest[1:2] == ["not"]):
         return "inform", 0.5
-    verb, objects = rest[0], {maps.FOLD.get(word, word) for word in _singular(rest[1:])}
+    verb, objects = rest[0], {maps.FOLD.get(form, form) for word in rest[1:] for form in (word, word.removesuffix("s"))}
     if verb in lex.EXPLAINING_VERBS and (verb != "tell" or rest[1:2] in (["me"], ["us"])):
         return "inform", 0.85
     if verb == "know" and words[:2] == ["let", "me"]:
@@ -75,7 +75,3 @@ def _of_verb(verb: str, tier: int, objects: set[str]) -> str:
     if tier == 0:
         return "read"
     return "write"
-
-
-def _singular(words: list[str]) -> list[str]:
-    return words + [word[:-1] for word in words if word.endswith("s")]

@@ -381,7 +381,7 @@ def default_mode(name: str, effect: str) -> Mode:
 
 
 def only_read(found: tuple[Key, ...]) -> bool:
-    """Tells whether nothing is changed through any of some keys."""
+    """Return True if nothing is changed through any of some keys."""
     for key in found:  # noqa: SIM110 - a generator costs more than the loop
         if key.mode is not READ:
             return False

@@ -60,7 +60,7 @@ def of(name: Name, entity: str) -> str:
 
 
 def owns(name: Name, noun: str) -> bool:
-    """Tells whether a noun is something of which there is one where no id is given."""
+    """Return True if a noun is something of which there is one where no id is given."""
     return noun in lex.OWNED or (noun == "account" and "account" in name.words)
 
 
@@ -102,7 +102,7 @@ def looks(found: Arguments, name: Name, params: Mapping[str, Any], cwd: str | No
 
 
 def _paid(noun: str) -> list[Key]:
-    """Payments show among an account's transactions and in its balance."""
+    """Return the keys of payments, which show among an account's transactions and in its balance."""
     return [_look("payment:/")] if noun in ("transaction", "balance") else []
 
 
@@ -138,7 +138,7 @@ def renamed(files: list[Key]) -> list[Key]:
 
 
 def lists(name: Name, verb: str, entity: str) -> bool:
-    """Tells whether a look at a path is one at the names in a directory."""
+    """Return True if a look at a path is one at the names in a directory."""
     return entity in ("directory", "folder", "dir", "dir_path", "directory_path", "folder_path", "dir_name") or (
         "directory" in name.nouns and verb in lex.LISTS_NAMES
     )

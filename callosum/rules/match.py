@@ -39,7 +39,7 @@ def scalar(value: Any) -> Any:
 
 
 def given(params: Mapping[str, Any], names: tuple[str, ...]) -> bool:
-    """Tells whether one of some params is there and neither empty, blank nor false."""
+    """Return True if one of some params is there and neither empty, blank nor false."""
     for name in names:
         value = params.get(name)
         if value is None:

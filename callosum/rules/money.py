@@ -36,7 +36,7 @@ def of(names: Iterable[Any]) -> Money:
 
 
 def moves(given: Money, told: Money | None, name: Name, verb: str) -> bool:
-    """Tells whether a write moves money, by the names of its params and of the schema's (``told``)."""
+    """Return True if a write moves money, by the names of its params and of the schema's (``told``)."""
     amount, account, payee = given
     if told is not None:
         amount, account, payee = amount or told[0], account or told[1], payee or told[2]

@@ -25,7 +25,7 @@ _strip: Final = str.strip
 
 
 def said(names: Iterable[Any]) -> bool:
-    """Tells whether all params of these names say what a call does: none is about the attempt or for the gate alone."""
+    """Return True if all params of these names say what a call does: none is about the attempt or for the gate."""
     given = set(names)
     if set(map(type, given)) - _TEXTS or "" in given or not _BESIDES.isdisjoint(given):
         return False
@@ -88,7 +88,7 @@ def _normal(value: Any) -> Any:
 
 
 def _deeper(value: Any, levels: int) -> bool:
-    """Tells whether lists and objects are nested deeper than so many levels, or are too many to tell."""
+    """Return True if lists and objects are nested deeper than so many levels, or are too many to tell."""
     layer = [value] if type(value) in _NESTED else []
     while layer and levels >= 0 and len(layer) < _WIDEST:
         levels -= 1

@@ -55,12 +55,19 @@ def unwrap(params: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def held(value: Any) -> Mapping[str, Any] | None:
     """Return the object that a value is or, as JSON in a text, holds; None for any other value."""
-    if isinstance(value, str) and value[:1] == "{" and len(value) <= MAX_TEXT:
+    if isinstance(value, str):
+        value = parsed(value, MAX_TEXT) if value[:1] == "{" else None
+    return value if isinstance(value, Mapping) else None
+
+
+def parsed(value: Any, limit: int) -> Any:
+    """Return what a text of at most ``limit`` characters holds as JSON, None if it only begins so; else the value."""
+    if isinstance(value, str) and len(value) <= limit and value.lstrip()[:1] in ("{", "["):
         try:
-            value = msgspec.json.decode(value)
+            return msgspec.json.decode(value)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             return None
-    return value if isinstance(value, Mapping) and all(type(name) is str for name in islice(value, MAX_INNER)) else None
+    return value
 
 
 class Operation(NamedTuple):

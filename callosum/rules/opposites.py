@@ -22,59 +22,47 @@ if TYPE_CHECKING:
     from callosum.rules.name import Name
 
 
+_UNDONE: Final = (
+    "archive assign ban block claim favorite flag follow hide like link lock mount mute pin publish star subscribe tag"
+)
+"""Verbs that are undone by ``un`` before them."""
+_PAIRS: Final = """
+approve: approve accept confirm / reject decline deny disapprove
+attach: attach / detach
+attend: attend join / leave
+book: book reserve rebook schedule place order / cancel unschedule
+buy: buy purchase / sell
+connect: connect reconnect / disconnect
+deploy: deploy redeploy / rollback undeploy
+enable: enable activate / disable deactivate
+enroll: enroll enrol / unenroll
+exist: create restore undelete / delete destroy drop purge terminate
+freeze: freeze suspend / unfreeze unsuspend
+grant: grant / revoke
+hold: add invite / remove kick
+install: install / uninstall
+merge: merge / revert
+open: open reopen unresolve / close resolve
+pay: pay / refund reimburse
+promote: promote / demote
+register: register / unregister deregister
+run: start resume unpause / stop pause kill
+upgrade: upgrade / downgrade
+"""
+"""What two sides are about, and the verbs of either."""
+
+
 def _sides() -> dict[str, str]:
-    """Verb -> side, of pairs of verbs that undo each other."""
-    table = {}
-    for about, on, off in (
-        ("approve", "approve accept confirm", "reject decline deny disapprove"),
-        ("archive", "archive", "unarchive"),
-        ("assign", "assign", "unassign"),
-        ("attach", "attach", "detach"),
-        ("attend", "attend join", "leave"),
-        ("ban", "ban", "unban"),
-        ("block", "block", "unblock"),
-        ("book", "book reserve rebook schedule place order", "cancel unschedule"),
-        ("buy", "buy purchase", "sell"),
-        ("claim", "claim", "unclaim"),
-        ("connect", "connect reconnect", "disconnect"),
-        ("deploy", "deploy redeploy", "rollback undeploy"),
-        ("enable", "enable activate", "disable deactivate"),
-        ("enroll", "enroll enrol", "unenroll"),
-        ("exist", "create restore undelete", "delete destroy drop purge terminate"),
-        ("favorite", "favorite", "unfavorite"),
-        ("flag", "flag", "unflag"),
-        ("follow", "follow", "unfollow"),
-        ("freeze", "freeze suspend", "unfreeze unsuspend"),
-        ("grant", "grant", "revoke"),
-        ("hide", "hide", "unhide"),
-        ("hold", "add invite", "remove kick"),
-        ("install", "install", "uninstall"),
-        ("like", "like", "unlike"),
-        ("link", "link", "unlink"),
-        ("lock", "lock", "unlock"),
-        ("merge", "merge", "revert"),
-        ("mount", "mount", "unmount"),
-        ("mute", "mute", "unmute"),
-        ("open", "open reopen unresolve", "close resolve"),
-        ("pay", "pay", "refund reimburse"),
-        ("pin", "pin", "unpin"),
-        ("promote", "promote", "demote"),
-        ("publish", "publish", "unpublish"),
-        ("register", "register", "unregister deregister"),
-        ("run", "start resume unpause", "stop pause kill"),
-        ("star", "star", "unstar"),
-        ("subscribe", "subscribe", "unsubscribe"),
-        ("tag", "tag", "untag"),
-        ("upgrade", "upgrade", "downgrade"),
-    ):
-        table.update(dict.fromkeys(on.split(), f"+{about}"))
-        table.update(dict.fromkeys(off.split(), f"-{about}"))
-    return table
+    sides = {verb: f"+{verb}" for verb in _UNDONE.split()} | {f"un{verb}": f"-{verb}" for verb in _UNDONE.split()}
+    for pair in _PAIRS.strip().splitlines():
+        about, _, verbs = pair.partition(": ")
+        for sign, side in zip("+-", verbs.split(" / "), strict=True):
+            sides.update(dict.fromkeys(side.split(), sign + about))
+    return sides
 
 
 SIDES: Final = _sides()
-
-
+"""Verb -> side, of pairs of verbs that undo each other."""
 ANSWERING: Final = lex.ANSWER_PARAMS | maps.VERB_OF_SWITCH.keys()
 """Arguments that may say which side a call takes."""
 

@@ -81,7 +81,7 @@ def parse_rules(data: bytes | str, source: str) -> tuple[Rule, ...]:
 
 
 def parse_file(data: bytes | str, source: str) -> tuple[tuple[Rule, ...], int | None]:
-    """As ``parse_rules``, with the file's ``recentWindowMs`` for all rules, in microseconds; None if it has none."""
+    """Return the rules, and the file's ``recentWindowMs`` for all of them in microseconds, None if it has none."""
     document = _load(data, source)
     if not isinstance(document, _Object):
         raise ConfigError(f"expected an object with a list of rules, got {shown(document)}", source)
@@ -123,7 +123,7 @@ def _load(data: bytes | str, source: str) -> Any:
 
 
 def _once(value: Any, at: str) -> None:
-    """Refuses a key that an object has twice, at any depth."""
+    """Refuse a key that an object has twice, at any depth."""
     todo: list[tuple[Any, str]] = [(value, at)]
     while todo:
         value, at = todo.pop()

@@ -32,7 +32,6 @@ from callosum.rules.match import NOTHING, Index
 from callosum.rules.opposites import about_itself
 from callosum.rules.parse import Rule, default_rules, parse_file
 from callosum.rules.protected import GUARDS
-from callosum.rules.standing import by_tool
 from callosum.rules.template import Derive, compile_template, takes_params, thread_alone
 from callosum.unclean import READINGS, UNREAD
 
@@ -191,7 +190,11 @@ class RuleSet:
     def with_standing(self, approvals: Iterable[StandingApproval]) -> RuleSet:
         """Return these rules with those of the approvals that were given under rules as they are here."""
         made = copy(self)
-        made._standing = by_tool(one for one in approvals if one.is_allowed and one.under == self.digest_of(one.rule))  # noqa: SLF001
+        standing: dict[str, tuple[StandingApproval, ...]] = {}
+        for approval in approvals:
+            if approval.is_allowed and approval.under == self.digest_of(approval.rule):
+                standing[approval.tool] = (*standing.get(approval.tool, ()), approval)
+        made._standing = standing  # noqa: SLF001
         return made
 
     def digest_of(self, name: str) -> str:
@@ -500,7 +503,12 @@ class RuleSet:
         origin = hasher.origin(call.origin) if call.origin else b""
         digest = hasher.digest(call.tool, params, whole=shape.said)
         commitment = None
-        if keys and (call.commits is not None or declared is not None or commitments.may_be_made(stance, keys)):
+        if keys and (
+            call.commits is not None
+            or declared is not None
+            or stance[1:] in lex.COMMITMENT_SIDES
+            or (not stance and any(map(commitments.takes, keys)))
+        ):
             stance, commitment = commitments.made(call, params, stance, keys, declared)
         if not repeats:
             return Content(digest=digest, whole=full, stance=stance, origin=origin, commitment=commitment)

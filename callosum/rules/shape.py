@@ -83,11 +83,8 @@ _KNOWN: Final[dict[tuple[Any, ...], Shape]] = {}
 def of(params: Mapping[str, Any]) -> Shape:
     """Return the shape of a call's params. Bounded: names come from agents."""
     names = tuple(params)
-    known = _KNOWN.get(names)
-    return known if known is not None else _learn(names, params)
-
-
-def _learn(names: tuple[Any, ...], params: Mapping[str, Any]) -> Shape:
+    if (known := _KNOWN.get(names)) is not None:
+        return known
     if len(names) > _FEW:  # for this call alone: a number is neither a path nor a command
         return Shape(names, tuple([name for name, value in params.items() if type(value) is not int]))
     made = Shape(names, names)

@@ -39,7 +39,7 @@ def _meaning(name: str) -> str:
 
 
 def is_time(name: str) -> bool:
-    """Tells whether a param says when, or in which calendar."""
+    """Return True if a param says when, or in which calendar."""
     return isinstance(name, str) and len(name) <= 64 and _meaning(name) != ""
 
 

@@ -7,7 +7,7 @@ while the rule is as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
@@ -73,11 +73,3 @@ class StandingApproval(Struct, frozen=True, rename="camel", forbid_unknown_field
             cells={**cells, **passing} if passing else found.cells,
             why=(*found.why, f"standing approval {self.id}"),
         )
-
-
-def by_tool(approvals: Iterable[StandingApproval]) -> dict[str, tuple[StandingApproval, ...]]:
-    """Return the approvals of each tool."""
-    found: dict[str, tuple[StandingApproval, ...]] = {}
-    for approval in approvals:
-        found[approval.tool] = (*found.get(approval.tool, ()), approval)
-    return found

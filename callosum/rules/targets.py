@@ -45,7 +45,7 @@ def derive(
 
 
 def stands_apart(name: Name) -> bool:
-    """Tells whether the keys of a tool may be others than its params say; ``alone`` says which."""
+    """Return True if the keys of a tool may be others than its params say; ``alone`` says which."""
     return (
         name.verb in lex.LOGS_IN
         or (bool(name.words) and name.words[0] in lex.STANDS_APART)
@@ -85,12 +85,12 @@ _WHOLE: Final = {
 
 
 def is_reply(name: Name, verb: str) -> bool:
-    """Tells whether a call answers something: ``reply_to_mail``, ``send_response``."""
+    """Return True if a call answers something: ``reply_to_mail``, ``send_response``."""
     return verb in lex.REPLIES or (verb in lex.SPEAKS and not lex.REPLY_NOUNS.isdisjoint(name.nouns))
 
 
 def says_in_thread(made: tuple[Key, ...], name: Name, verb: str) -> bool:
-    """Tells whether a call says something in a thread, as a reply does whatever its tool is called."""
+    """Return True if a call says something in a thread, as a reply does whatever its tool is called."""
     if verb not in lex.SPEAKS or not lex.ASIDE_NOUNS.isdisjoint(name.nouns):
         return False
     return any(key.mode is WRITE and key.name.startswith(lists.THREAD_KEY_KINDS) for key in made)

@@ -82,7 +82,7 @@ _THREAD: Final = re.compile(r"thread:.*:\{([^{}]+)\}")
 
 
 def _split(template: str) -> list[Any]:
-    """Cuts a template into literal strings and functions."""
+    """Cut a template into literal strings and functions."""
     parts: list[Any] = []
     rest = template
     while rest:

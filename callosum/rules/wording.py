@@ -162,7 +162,7 @@ _PACKS: Final = tuple(Struct(f">{count}I").pack for count in range(WORDS + 1))
 
 
 def near(a: Content, b: Content) -> bool:
-    """Tells whether two texts are nearly equal, as the module says. False where either has no sketch."""
+    """Return True if two texts are nearly equal, as the module says. False where either has no sketch."""
     if not a.words or not b.words or a.numbers != b.numbers:
         return False
     if a.words == b.words:
@@ -224,7 +224,7 @@ def gather(params: Mapping[str, Any]) -> tuple[str, list[str], str]:
 
 
 def brief(params: Mapping[str, Any]) -> bool:
-    """Tells whether a message is a short phrase ("ok", "on it"), whose repetition means nothing.
+    """Return True if a message is a short phrase ("ok", "on it"), whose repetition means nothing.
 
     At most three words and 32 characters, with nothing beside them such as a subject or a picture.
     """
