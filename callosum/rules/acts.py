@@ -55,30 +55,30 @@ def calls(tool: str, params: Mapping[str, Any]) -> list[tuple[str, Mapping[str, 
         others = calls_others(name)
         remote = params.get("method") in lex.RPC_CALL_METHODS if type(params.get("method")) is str else False
         found += _called(params, named=others)
-        for one in lists.CALL_HOLDER_PARAMS:
-            if inner := opaque.held(params.get(one)):
-                found += _called(inner, named=others or remote or one not in ("params", "request"))
-    for one in sorted(lex.BATCH_PARAMS.intersection(params)):
-        value = params[one]
+        for item in lists.CALL_HOLDER_PARAMS:
+            if inner := opaque.held(params.get(item)):
+                found += _called(inner, named=others or remote or item not in ("params", "request"))
+    for item in sorted(lex.BATCH_PARAMS.intersection(params)):
+        value = params[item]
         for entry in islice(value, MOST) if isinstance(value, (list, tuple)) else ():
             if isinstance(entry, Mapping):
                 found += _called(entry, named=True)
     return found[:MOST]
 
 
-def _called(one: Mapping[str, Any], *, named: bool) -> list[tuple[str, Mapping[str, Any]]]:
+def _called(entry: Mapping[str, Any], *, named: bool) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the call that an object stands for, nothing where it is none. ``named``: ``name`` is that of a tool."""
-    function = one.get("function")
+    function = entry.get("function")
     if isinstance(function, Mapping):
-        one, named = function, True
-    callee = _tool(one, lists.TOOL_PARAMS) or (_tool(one, ("name",)) if named else "")
+        entry, named = function, True
+    callee = _tool(entry, lists.TOOL_PARAMS) or (_tool(entry, ("name",)) if named else "")
     if not callee:
-        action = _tool(one, ("action",))
+        action = _tool(entry, ("action",))
         callee = action if _ACTION.fullmatch(action) else ""
     if not callee:
         return []
     for name in lists.CALLEE_ARGUMENT_PARAMS:
-        if (value := one.get(name)) is not None and (given := opaque.held(value)) is not None:
+        if (value := entry.get(name)) is not None and (given := opaque.held(value)) is not None:
             return [(callee.removeprefix("functions."), given)]
     return []
 
@@ -142,7 +142,7 @@ _SEVERAL: Final = re.compile(r"[;\n\r|&]")
 
 
 def _tool(params: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    return next((one for name in names if type(one := params.get(name)) is str and 0 < len(one) <= MAX_TOOL), "")
+    return next((value for name in names if type(value := params.get(name)) is str and 0 < len(value) <= MAX_TOOL), "")
 
 
 def batched(params: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -152,25 +152,25 @@ def batched(params: Mapping[str, Any]) -> list[tuple[str, str]]:
         value = params.get(name)
         if not isinstance(value, (list, tuple)):
             continue
-        for one in islice(value, MOST):
-            if (act := _entry(one, name))[0]:
+        for item in islice(value, MOST):
+            if (act := _entry(item, name))[0]:
                 found[act] = None
         if len(value) > MOST:
             found["more", "list"] = None  # no verb that is known: at least a write
     return list(found)
 
 
-def _entry(one: Any, name: str) -> tuple[str, str]:
+def _entry(value: Any, name: str) -> tuple[str, str]:
     """Return what one entry of a list of calls does."""
-    if not isinstance(one, Mapping):
-        return (_word(one, "command", ""), "command") if name == "commands" else ("", "")
-    inner = one.get("function")
+    if not isinstance(value, Mapping):
+        return (_word(value, "command", ""), "command") if name == "commands" else ("", "")
+    inner = value.get("function")
     if isinstance(inner, Mapping):
-        one = inner
-    if inner is None and (found := said("", one))[0]:
+        value = inner
+    if inner is None and (found := said("", value))[0]:
         return found
-    if not lex.GIVEN_ARGUMENT_PARAMS.isdisjoint(one):
-        return _tool(one, ("name",)), "tool"
-    if len(one) == 1 and type(only := next(iter(one))) is str and isinstance(one[only], Mapping):
+    if not lex.GIVEN_ARGUMENT_PARAMS.isdisjoint(value):
+        return _tool(value, ("name",)), "tool"
+    if len(value) == 1 and type(only := next(iter(value))) is str and isinstance(value[only], Mapping):
         return (only, "action") if len(only) <= MAX_VERB else ("", "")  # {"deleteContentRange": {...}}
     return "", ""

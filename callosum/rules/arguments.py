@@ -99,7 +99,7 @@ def _told(found: list[str]) -> tuple[int, str]:
         return _SHAPE, ""
     if found[-1] in lex.STATE_PARAMS:
         return _STATE, "state" if found == ["state"] else ""
-    rest = [singular(one) for one in found if one not in lex.QUALIFIERS]
+    rest = [singular(item) for item in found if item not in lex.QUALIFIERS]
     if len(rest) == 2 and found[-1] in lex.NAME_ENDINGS and rest[0] not in lex.PERSONAL_NAME_WORDS:
         return _NONE, rest[0]
     return _NONE, rest[-1] if len(rest) == 1 else ""
@@ -107,7 +107,7 @@ def _told(found: list[str]) -> tuple[int, str]:
 
 def _identified(found: list[str]) -> tuple[int, str]:
     """Return what a param holds whose last word says that it is an id, and the thing it names."""
-    rest = [singular(one) for one in found[:-1] if one not in lex.QUALIFIERS]
+    rest = [singular(item) for item in found[:-1] if item not in lex.QUALIFIERS]
     entity = "parent" if "parent" in found else rest[-1] if rest else ""
     if entity in lex.ADDRESSEE_NOUNS:
         entity = "recipient"
@@ -252,7 +252,7 @@ class Arguments:
                     self._take(role, entity, value, nouns)
             elif value is not None and value is not True and value is not False:
                 self._take(role, entity, value, nouns)
-        if "project" in ids and len(ids) > 1 and not self.repo and any(_relative(one, ids) for one in which):
+        if "project" in ids and len(ids) > 1 and not self.repo and any(_relative(item, ids) for item in which):
             self.repo = keys.clean(ids["project"][0]).lower()  # its ``issue_iid`` 7 is not that of another
 
     def _take(self, role: int, entity: str, value: Any, nouns: tuple[str, ...]) -> None:
@@ -290,7 +290,11 @@ class Arguments:
             if entity not in self.ids:
                 self.bare = (*self.bare, entity)
             self.ids[entity] = _more(self.ids.get(entity, ()), texts)
-        elif kind is list and value and all(type(one) is str and len(one) <= 320 and "@" in one for one in value[:256]):
+        elif (
+            kind is list
+            and value
+            and all(type(item) is str and len(item) <= 320 and "@" in item for item in value[:256])
+        ):
             self.mails = _more(self.mails, value[:256])
         else:
             self.narrowed = True
@@ -302,7 +306,7 @@ class Arguments:
             else:
                 self.names = _more(self.names, texts)
         elif role == _PATH:
-            self.paths = _more(self.paths, [(entity, one) for one in texts])
+            self.paths = _more(self.paths, [(entity, item) for item in texts])
         elif role == _MAIL:
             self.mails = _more(self.mails, texts)
         elif role == _SCOPE:
@@ -342,7 +346,7 @@ def _current(value: Any) -> bool:
     Of a list, whether one of its states is.
     """
     if isinstance(value, (list, tuple)):
-        return any(_current(one) for one in value[:16] if not isinstance(one, (list, tuple)))
+        return any(_current(item) for item in value[:16] if not isinstance(item, (list, tuple)))
     if type(value) is not str or len(value) > _LONGEST:
         return False
     return value.strip().lower().replace(" ", "_").replace("-", "_") in lex.CURRENT_STATES
@@ -351,7 +355,7 @@ def _current(value: Any) -> bool:
 def _number(value: str) -> bool:
     """Return True if a text looks like the number of something said (``msg-500``), not like what is said."""
     value = value.strip()
-    return len(value) <= _LONGEST and " " not in value and any(one.isdigit() for one in value)
+    return len(value) <= _LONGEST and " " not in value and any(item.isdigit() for item in value)
 
 
 def _relative(role: Role, ids: Mapping[str, Any]) -> bool:
@@ -381,4 +385,4 @@ def short(value: Any) -> list[str]:
         texts = list(map(_strip, value))
         if "" not in texts and "unknown" not in texts and max(map(len, texts)) <= MAX_TEXT:
             return texts
-    return [one for one in flatten(value) if len(one) <= MAX_TEXT]
+    return [item for item in flatten(value) if len(item) <= MAX_TEXT]

@@ -44,7 +44,7 @@ def judge(call: Call, params: Mapping[str, Any], name: Name) -> tuple[shell.Shel
     """
     if not stands(call.tool, name):
         return None
-    said = _as_command(params, [one for one in name.words if one != "git"])
+    said = _as_command(params, [word for word in name.words if word != "git"])
     if not said:
         return None
     place = _place(params, call.cwd)
@@ -59,7 +59,7 @@ def folders(call: Call) -> tuple[str, ...]:
 
     Bounded; each is absolute or begins with ``~``.
     """
-    if not any(type(one) is dict or type(one) is list for one in call.params.values()):
+    if not any(type(value) is dict or type(value) is list for value in call.params.values()):
         return _folders(call, call.tool, call.params)  # nearly all
     found: dict[str, None] = {}
     for tool, params in acts.calls(call.tool, call.params) or ((call.tool, call.params),):
@@ -70,20 +70,22 @@ def folders(call: Call) -> tuple[str, ...]:
 def _folders(call: Call, tool: str, params: Mapping[str, Any]) -> tuple[str, ...]:
     place, name = _place(params, call.cwd), read_name(tool[:256])
     if place and stands(tool, name):
-        said = _as_command(params, [one for one in name.words if one != "git"])
+        said = _as_command(params, [word for word in name.words if word != "git"])
         return shell.judge(said, call.cwd, start=place, home=call.home).folders if said else ()
     return shell.folders_of(params, call.cwd, call.home, tool)
 
 
 def _place(params: Mapping[str, Any], cwd: str | None) -> str:
     """Return the folder in whose repository a git tool is to work, ``""`` where it does not say."""
-    where = next((one for tree in lists.GIT_TOOL_FOLDER_PARAMS if type(one := params.get(tree)) is str and one), "")
+    where = next(
+        (value for tree in lists.GIT_TOOL_FOLDER_PARAMS if type(value := params.get(tree)) is str and value), ""
+    )
     return (keys.path(keys.clean(where), cwd).rstrip("/") or "/") if where else ""
 
 
 def _as_command(params: Mapping[str, Any], words: list[str]) -> str:
     """Return the command line, ``""`` where no git command is named."""
-    at = next((place for place, one in enumerate(words) if _SINGULAR.get(one, one) in lex.GIT_COMMANDS), -1)
+    at = next((place for place, word in enumerate(words) if _SINGULAR.get(word, word) in lex.GIT_COMMANDS), -1)
     if at < 0:
         return _line(params) if lex.GIT_TOOL_RUNNER_WORDS.issuperset(words) else ""
     more = _more(params)
@@ -91,22 +93,22 @@ def _as_command(params: Mapping[str, Any], words: list[str]) -> str:
     if modifiers[at : at + 1] and f"{verb}-{modifiers[at]}" in lex.GIT_HYPHENATED_COMMANDS:
         verb = f"{verb}-{modifiers.pop(at)}"
     said = ["git", verb]
-    for one in [*modifiers, *more]:
-        said += _option(verb, one, within=verb in lex.GIT_COMMANDS_WITH_SUBCOMMANDS and len(said) == 2)
-    for one, value in params.items():
+    for item in [*modifiers, *more]:
+        said += _option(verb, item, within=verb in lex.GIT_COMMANDS_WITH_SUBCOMMANDS and len(said) == 2)
+    for item, value in params.items():
         if value is True or (
-            type(value) is str and value.lower() in ("true", "yes") and one not in lists.GIT_TOOL_OPERAND_PARAMS
+            type(value) is str and value.lower() in ("true", "yes") and item not in lists.GIT_TOOL_OPERAND_PARAMS
         ):
-            said += _option(verb, "-".join(_HUMPS.split(one)).lower() if isinstance(one, str) else "", within=False)
+            said += _option(verb, "-".join(_HUMPS.split(item)).lower() if isinstance(item, str) else "", within=False)
     if (
         verb in lex.GIT_REMOTE_COMMANDS
         and "remote" not in params
-        and any(one in params for one in lists.GIT_TOOL_OPERAND_PARAMS[1:5])
+        and any(param in params for param in lists.GIT_TOOL_OPERAND_PARAMS[1:5])
     ):
         said.append("origin")
-    for one in lists.GIT_TOOL_OPERAND_PARAMS:
-        found = [text for text in short(params.get(one))[:_MOST] if text[:1] != "-"]
-        if found and one in lex.GIT_TOOL_FILE_PARAMS and verb in ("checkout", "restore", "reset", "diff"):
+    for item in lists.GIT_TOOL_OPERAND_PARAMS:
+        found = [text for text in short(params.get(item))[:_MOST] if text[:1] != "-"]
+        if found and item in lex.GIT_TOOL_FILE_PARAMS and verb in ("checkout", "restore", "reset", "diff"):
             said.append("--")
         said += found
     return shlex.join(said)
@@ -114,9 +116,9 @@ def _as_command(params: Mapping[str, Any], words: list[str]) -> str:
 
 def _line(params: Mapping[str, Any]) -> str:
     """Return the command line that a tool is given which runs any git command; its text may be one for a shell."""
-    value = next((params[one] for one in ("command", "cmd", "args", "subcommand") if params.get(one)), "")
+    value = next((params[item] for item in ("command", "cmd", "args", "subcommand") if params.get(item)), "")
     if isinstance(value, (list, tuple)):
-        value = shlex.join([one for one in value[:_MOST] if isinstance(one, str)])
+        value = shlex.join([item for item in value[:_MOST] if isinstance(item, str)])
     if type(value) is not str or not value.strip():
         return ""
     return value if value.startswith("git ") else f"git {value}"
@@ -130,7 +132,7 @@ def _more(params: Mapping[str, Any]) -> list[str]:
         if type(value) is str and len(value) <= 1024:
             found += value.split()
         elif isinstance(value, (list, tuple)):
-            found += [one for one in value[:_MOST] if isinstance(one, str) and len(one) <= 1024]
+            found += [item for item in value[:_MOST] if isinstance(item, str) and len(item) <= 1024]
     return found[1:] if found[:1] == ["git"] else found
 
 

@@ -34,15 +34,17 @@ def of(params: Mapping[str, Any]) -> str:
         if isinstance(value, str):
             return value
         if isinstance(value, (list, tuple)):
-            return " ".join(one for one in islice(value, 4096) if isinstance(one, str))
+            return " ".join(item for item in islice(value, 4096) if isinstance(item, str))
     return ""
 
 
 def lines(names: Iterable[Any]) -> tuple[str, ...]:
     """Return those of a call's params that may hold its command line, however a server spells them."""
-    plain = {one: one.lower().replace("_", "").replace("-", "") for one in names if type(one) is str and len(one) < 32}
-    found = [one for one, spelled in plain.items() if spelled in lex.COMMAND_LINE_WORDS]
-    return (*found, *[one for one, spelled in plain.items() if found and spelled in lex.COMMAND_SIDE_PARAMS])
+    plain = {
+        name: name.lower().replace("_", "").replace("-", "") for name in names if type(name) is str and len(name) < 32
+    }
+    found = [name for name, spelled in plain.items() if spelled in lex.COMMAND_LINE_WORDS]
+    return (*found, *[name for name, spelled in plain.items() if found and spelled in lex.COMMAND_SIDE_PARAMS])
 
 
 def readings(params: Mapping[str, Any], names: tuple[str, ...]) -> list[Mapping[str, Any]]:
@@ -54,11 +56,13 @@ def readings(params: Mapping[str, Any], names: tuple[str, ...]) -> list[Mapping[
     for name in names:
         value = params[name]
         if isinstance(value, (list, tuple)) and name[-1:] in "sS":  # a line each
-            value = "\n".join(one for one in islice(value, 4096) if isinstance(one, str))
+            value = "\n".join(item for item in islice(value, 4096) if isinstance(item, str))
         if isinstance(value, (str, list, tuple)) and value:
             said.setdefault(repr(value), (name if name in lists.COMMAND_PARAMS else "command", value))
     folders = {
-        one: name for name in lists.COMMAND_FOLDER_PARAMS if type(one := params.get(name)) is str and one.strip()
+        folder: name
+        for name in lists.COMMAND_FOLDER_PARAMS
+        if type(folder := params.get(name)) is str and folder.strip()
     }
     if len(said) * max(1, len(folders)) < 2 and set(names) <= set(lists.COMMAND_PARAMS):
         return []
@@ -110,7 +114,7 @@ def recipients(text: str) -> list[str]:
     if "@" not in text:
         return []
     found = spoken(text)
-    if any(one in text for one in ("mail", "mutt", "smtp")):
+    if any(item in text for item in ("mail", "mutt", "smtp")):
         for argv in simple_commands(text):
             found += mailer_arguments(argv)
     return list(dict.fromkeys(found))
@@ -166,7 +170,7 @@ def threads(text: str) -> list[str]:
     if "himalaya" in text and "reply" in text:
         for argv in simple_commands(text):
             if argv and argv[0].rsplit("/", 1)[-1] == "himalaya" and "reply" in argv:
-                found += [one for one in argv[argv.index("reply") + 1 :] if one[:1] != "-"][:1]
+                found += [word for word in argv[argv.index("reply") + 1 :] if word[:1] != "-"][:1]
     return list(dict.fromkeys(found))
 
 
@@ -188,10 +192,10 @@ def removed(text: str) -> list[str]:
         if program == "cd" and len(argv) > 1:
             where = keys.path(argv[1], where or None)
         elif program in ("rm", "rmdir", "unlink"):
-            flags = [one for one in argv[1:] if one[:1] == "-" and one != "-"]
+            flags = [word for word in argv[1:] if word[:1] == "-" and word != "-"]
             deep = program == "rmdir" or "--recursive" in flags
-            deep = deep or any(one[1] != "-" and ("r" in one or "R" in one) for one in flags if len(one) > 1)
-            found += [_target(one, where, deep=deep) for one in argv[1:] if one[:1] not in ("-", "")]
+            deep = deep or any(flag[1] != "-" and ("r" in flag or "R" in flag) for flag in flags if len(flag) > 1)
+            found += [_target(word, where, deep=deep) for word in argv[1:] if word[:1] not in ("-", "")]
     return found[:256]
 
 
@@ -213,7 +217,7 @@ def repositories(text: str) -> list[str]:
     found = [match.group(1).lower() for match in islice(_API_REPO.finditer(text), 16)]
     for argv in simple_commands(text):
         if argv and argv[0].rsplit("/", 1)[-1] in ("gh", "glab") and argv[1:2] == ["repo"]:
-            found += [one.lower() for one in argv[3:] if one[:1] != "-"][:1]
+            found += [word.lower() for word in argv[3:] if word[:1] != "-"][:1]
     return list(dict.fromkeys(found))
 
 
@@ -244,14 +248,14 @@ def patched(params: Mapping[str, Any]) -> list[str]:
     for name in ("input", "patch", "diff", "patchText", "command"):
         value = params.get(name)
         if isinstance(value, (list, tuple)):
-            value = "\n".join(one for one in islice(value, 64) if isinstance(one, str))
+            value = "\n".join(item for item in islice(value, 64) if isinstance(item, str))
         if isinstance(value, str) and value:
             marked = "*** " in value
             found: dict[str, None] = {}
             for match in islice(_patch_lines(value), 4096):
-                one = (match.group(1) or ("" if marked else match.group(2)) or "").strip()
-                if one and one != "/dev/null":
-                    found[one] = None
+                file = (match.group(1) or ("" if marked else match.group(2)) or "").strip()
+                if file and file != "/dev/null":
+                    found[file] = None
                     if len(found) >= 256:
                         break
             return list(found)

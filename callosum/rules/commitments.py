@@ -74,11 +74,11 @@ def is_slot(name: str) -> bool:
     return name[-1] != "/" and ("/" in name if bar < 0 else "/" not in name[:bar])
 
 
-def contradicts(one: str, other: str) -> bool:
+def contradicts(side: str, other: str) -> bool:
     """Return True if two sides of one thing cannot both hold."""
-    if not one or not other or one[0] == other[0]:
+    if not side or not other or side[0] == other[0]:
         return False
-    return one[1:] == other[1:] or (one[1:] in lex.TAKES_PLACE_SIDES and other[1:] in lex.TAKES_PLACE_SIDES)
+    return side[1:] == other[1:] or (side[1:] in lex.TAKES_PLACE_SIDES and other[1:] in lex.TAKES_PLACE_SIDES)
 
 
 def side_of(said: str, keys: tuple[Key, ...] = ()) -> str:
@@ -148,11 +148,11 @@ def told(value: Any) -> int:
     for _ in range(_MAX_DEPTH):
         ends: list[datetime] = []
         below: list[Any] = []
-        for one in level:
+        for item in level:
             seen += 1
             if seen > _MAX_NODES:
                 return 0
-            value = parsed(one, _MAX_TEXT)
+            value = parsed(item, _MAX_TEXT)
             if isinstance(value, Mapping):
                 if (end := slots.end_of(value)) is not None:
                     ends.append(end)

@@ -75,7 +75,7 @@ class Guard:
         self.near = re.compile(rf"{self.protected.names}|{numbers}|Gate\(|isableAllHooks|sock")
         """Finds what every program text that is a danger to the gate holds."""
         names = ("callosum", *GUARDED)
-        self._hints = (*names, *(str(port) for port in ports), *(one.lower() for one in self.protected.texts))
+        self._hints = (*names, *(str(port) for port in ports), *(text.lower() for text in self.protected.texts))
         # Sessions touch the same few files again and again.
         self._touched = lru_cache(maxsize=2048)(self.touched)
 
@@ -98,7 +98,7 @@ class Guard:
     def line(self, value: Any) -> str:
         """Return a command line, if a value is one and speaks of something guarded, else ``""``."""
         if isinstance(value, (list, tuple)):
-            value = " ".join([one for one in islice(value, 4096) if isinstance(one, str)])
+            value = " ".join([item for item in islice(value, 4096) if isinstance(item, str)])
         return value if isinstance(value, str) and self.hinted(value) else ""
 
     def code(self, value: Any) -> str:
@@ -106,7 +106,7 @@ class Guard:
         if type(value) is not str or len(value) <= _SHORTEST_CODE:
             return ""
         low = value[: command.MAX_COMMAND].lower()
-        return value if self.hinted(value) or any(one in low for one in lists.GATE_CODE_HINTS) else ""
+        return value if self.hinted(value) or any(hint in low for hint in lists.GATE_CODE_HINTS) else ""
 
     def _look(self, role: int, value: Any, cwd: str | None, depth: int = 0) -> tuple[str, str] | None:
         if type(value) is str:
@@ -121,13 +121,13 @@ class Guard:
             paths = command.patched({"patch": value})
             return next((found for path in paths if (found := self._path(_PATH, path, cwd))), None)
         if isinstance(value, (list, tuple)):
-            inner = [(role, one) for one in islice(value, 256) if isinstance(one, str) or depth < 2]
+            inner = [(role, held) for held in islice(value, 256) if isinstance(held, str) or depth < 2]
         elif isinstance(value, Mapping) and depth < 2:
-            inner = [(_role(name), one) for name, one in islice(value.items(), 64) if isinstance(name, str)]
+            inner = [(_role(name), item) for name, item in islice(value.items(), 64) if isinstance(name, str)]
         else:
             return None
-        for known, one in inner:
-            found = self._look(known, one, cwd, depth + 1) if known and known != _COMMAND else None
+        for known, entry in inner:
+            found = self._look(known, entry, cwd, depth + 1) if known and known != _COMMAND else None
             if found is not None:
                 return found
         return None

@@ -54,12 +54,12 @@ def harvest(tool: str, looked: tuple[Key, ...], result: Any) -> tuple[Key, ...]:
         return ()
     made: dict[str, None] = {}
     for value in _ids(parsed(result, MAX_TEXT), names):
-        one = keys.clean(value).rstrip("/ ")
-        if one and len(one) <= _LONGEST:
-            made[keys.fit(prefix + one)] = None
+        spelled = keys.clean(value).rstrip("/ ")
+        if spelled and len(spelled) <= _LONGEST:
+            made[keys.fit(prefix + spelled)] = None
             if len(made) >= keys.MAX_KEYS:
                 break
-    return tuple([Key(one, READ) for one in made])
+    return tuple([Key(item, READ) for item in made])
 
 
 @lru_cache(maxsize=1024)
@@ -120,10 +120,10 @@ def _ids(result: Any, nouns: frozenset[str]) -> list[str]:
                 return found
             if isinstance(value, Mapping):
                 named, plain = _own(value, nouns)
-                one = named or ("" if within else plain)
-                if one:
-                    found.append(one)
-                inner = within or bool(one)
+                item = named or ("" if within else plain)
+                if item:
+                    found.append(item)
+                inner = within or bool(item)
                 below += [
                     (part, inner) for part in value.values() if isinstance(part, (Mapping, list, tuple, str)) and part
                 ]
@@ -143,11 +143,11 @@ def _ids(result: Any, nouns: frozenset[str]) -> list[str]:
 def _own(value: Mapping[str, Any], nouns: frozenset[str]) -> tuple[str, str]:
     """Return the id of one thing as ``<noun>_id`` and as a bare ``id``; ``""`` where it has none."""
     plain = ""
-    for name, one in value.items():
-        if type(name) is not str or len(name) > 64 or isinstance(one, (Mapping, list, tuple, bool)):
+    for name, item in value.items():
+        if type(name) is not str or len(name) > 64 or isinstance(item, (Mapping, list, tuple, bool)):
             continue
         entity = role_of(name)
-        if entity is not None and (entity in nouns or (not entity and not plain)) and (text := keys.text(one)):
+        if entity is not None and (entity in nouns or (not entity and not plain)) and (text := keys.text(item)):
             if entity:
                 return text, ""
             plain = text

@@ -105,7 +105,7 @@ def _old_spelling(name: str) -> tuple[str, ...]:
     bare = "".join(filter(str.isprintable, name))
     if bare.partition("|")[0].endswith(":"):
         return ()  # nothing but hidden characters named the thing: that version derived no key
-    return tuple([unicodedata.normalize("NFC", one) for one in named(bare)])
+    return tuple([unicodedata.normalize("NFC", item) for item in named(bare)])
 
 
 def path(value: str, cwd: str | None = None, *, tree: bool = False) -> str:
@@ -201,7 +201,7 @@ def addresses(value: str) -> list[str]:
     found = (_ADDRESS if len(value) <= _SHORT else _linear()).findall(value)
     if value.isascii():
         return list(dict.fromkeys(map(_bare, found)))
-    return list(dict.fromkeys(_bare(_sent(_bare(one))) for one in found))
+    return list(dict.fromkeys(_bare(_sent(_bare(item))) for item in found))
 
 
 @cache
@@ -249,7 +249,7 @@ def repository(value: str) -> str:
         value = value.split("://", 1)[1].partition("/")[2]
     elif "@" in value and ":" in value:
         value = value.partition(":")[2]
-    parts = [one for one in value[:MAX_KEY].split("/") if one]
+    parts = [part for part in value[:MAX_KEY].split("/") if part]
     return "/".join(parts[:2]) if parts else ""
 
 
@@ -309,7 +309,7 @@ def named(name: str, cwd: str | None = None) -> tuple[str, ...]:
         bare = whole.rstrip("/ ")
         whole, ending = bare, whole[len(bare) :] + ending
     found = canonical(whole, cwd)
-    return tuple([fit(one + ending) for one in found]) if ending else found
+    return tuple([fit(item + ending) for item in found]) if ending else found
 
 
 def spell(prefix: str, value: str, cwd: str | None = None, *, tree: bool = False) -> tuple[str, ...]:
@@ -341,7 +341,7 @@ def _spell(prefix: str, value: str, cwd: str | None, tree: bool) -> tuple[str, .
         value = clean(value)
         found = addresses(value)
         if found:
-            return tuple(dict.fromkeys(fit(prefix + clean(one).rstrip("/ ")) for one in found))
+            return tuple(dict.fromkeys(fit(prefix + clean(item).rstrip("/ ")) for item in found))
         value = value.lower()
     if prefix == "url:":
         value = url(clean(value))

@@ -79,12 +79,12 @@ def looks(found: Arguments, name: Name, params: Mapping[str, Any], cwd: str | No
         dated = slots.days(params)
         if dated:
             only_dates = all(slots.is_time(name) or value is None for name, value in params.items())
-            return [_look(one + (SOME[1:] if searched and not only_dates else "")) for one in dated]
+            return [_look(day + (SOME[1:] if searched and not only_dates else "")) for day in dated]
     if noun == "file" and not found.repo:
         if searched:
             return [_look("file-id:" + SOME)]
         return [_look("file-id:" + ALL), *directory(".", cwd)]
-    owned = next((one for one in (noun, *name.nouns) if owns(name, one)), "")
+    owned = next((item for item in (noun, *name.nouns) if owns(name, item)), "")
     if owned and not searched:
         return [_look(own(owned, found)), *_paid(owned)]
     root = f"{noun}:" if not found.where else f"{noun}:{found.where}"
@@ -124,7 +124,7 @@ def _look(name: str) -> Key:
 
 def directory(path: str, cwd: str | None) -> list[Key]:
     """Return the key of a look at the names in a directory."""
-    return [_look(one + NAMES) for one in keys.spell("file:", path, cwd, tree=True)]
+    return [_look(item + NAMES) for item in keys.spell("file:", path, cwd, tree=True)]
 
 
 def renamed(files: list[Key]) -> list[Key]:
@@ -134,7 +134,7 @@ def renamed(files: list[Key]) -> list[Key]:
         above = key.name.rstrip("/").rpartition("/")[0]
         if key.mode is not READ and key.name[:5] == "file:" and above:
             found[f"{above}/{NAMES}"] = None
-    return [Key(keys.fit(one), APPEND) for one in found]
+    return [Key(keys.fit(item), APPEND) for item in found]
 
 
 def lists(name: Name, verb: str, entity: str) -> bool:
@@ -168,7 +168,7 @@ def parts(container: str, held: list[str], *, adds: bool) -> list[Key]:
     mode = APPEND if adds else WRITE
     return [
         Key(container, APPEND),
-        *(Key(keys.fit(f"{container}/{keys.clean(one).rstrip('/ ')}"), mode) for one in held),
+        *(Key(keys.fit(f"{container}/{keys.clean(item).rstrip('/ ')}"), mode) for item in held),
     ]
 
 

@@ -26,8 +26,8 @@ class Money(NamedTuple):
 
 def of(names: Iterable[Any]) -> Money:
     """Return what the names of params say of money."""
-    few = [one for one in islice(names, _MOST) if isinstance(one, str) and len(one) <= _LONG]
-    found = [one.lower().replace("_", "").replace("-", "") for one in few]
+    few = [name for name in islice(names, _MOST) if isinstance(name, str) and len(name) <= _LONG]
+    found = [name.lower().replace("_", "").replace("-", "") for name in few]
     return Money(
         not lex.AMOUNT_PARAMS.isdisjoint(found),
         not lex.MONEY_ACCOUNT_PARAMS.isdisjoint(found),

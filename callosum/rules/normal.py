@@ -37,8 +37,8 @@ def encode(tool: str, params: Mapping[str, Any], *, whole: bool = False) -> byte
     try:
         flat: dict[str, Any] = {}
         if not whole:
-            left_out = lex.ATTEMPT_PARAMS | lex.COMMAND_NOTE_PARAMS if "command" in params else lex.ATTEMPT_PARAMS
-            params = {name: one for name, one in params.items() if name[0] != "_" and name not in left_out}
+            left_out = _BESIDES if "command" in params else lex.ATTEMPT_PARAMS
+            params = {name: item for name, item in params.items() if name[0] != "_" and name not in left_out}
         for name, value in params.items():
             if value is None:
                 continue
@@ -76,12 +76,12 @@ def _normal(value: Any) -> Any:
             return value  # as it came: still the same for the same bytes
         if kind is dict:
             left -= len(value)
-            return {name: walk(one, depth + 1) for name, one in value.items() if one is not None}
+            return {name: walk(held, depth + 1) for name, held in value.items() if held is not None}
         if kind is list or kind is tuple:
             left -= len(value)
             if left < 0:
                 return walk(value, depth)
-            return [walk(one, depth + 1) for one in value]
+            return [walk(item, depth + 1) for item in value]
         return value
 
     return walk(value, 0)
@@ -93,7 +93,10 @@ def _deeper(value: Any, levels: int) -> bool:
     while layer and levels >= 0 and len(layer) < _WIDEST:
         levels -= 1
         layer = [
-            inner for one in layer for inner in (one.values() if type(one) is dict else one) if type(inner) in _NESTED
+            inner
+            for item in layer
+            for inner in (item.values() if type(item) is dict else item)
+            if type(inner) in _NESTED
         ]
     return bool(layer)
 
@@ -105,17 +108,12 @@ def _plain(value: Any) -> str:
     """Return text for an object that JSON does not know: never an address in memory."""
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
-    if _own(kind, "__str__") is object and _own(kind, "__repr__") is object:
+    if all(getattr(kind, method) is getattr(object, method) for method in ("__str__", "__repr__")):
         return name
     try:
         return f"{name}:{str(value)[:MAX_TEXT]}"
     except Exception:  # noqa: BLE001 - whatever a stranger's __str__ raises
         return name
-
-
-def _own(kind: type, name: str) -> type | None:
-    """Return the class that a type has a method from."""
-    return next((one for one in kind.__mro__ if name in vars(one)), None)
 
 
 _BESIDES: Final = lex.ATTEMPT_PARAMS | lex.COMMAND_NOTE_PARAMS
@@ -141,25 +139,22 @@ def _slow(tool: str, params: Mapping[str, Any]) -> bytes:
             return walk(int(value), depth) if value.is_integer() and abs(value) < 2**53 else repr(value)
         if isinstance(value, Mapping):
             return {
-                str.__str__(name) if isinstance(name, str) else _plain(name): walk(one, depth + 1)
-                for name, one in value.items()
-                if one is not None
+                str.__str__(name) if isinstance(name, str) else _plain(name): walk(held, depth + 1)
+                for name, held in value.items()
+                if held is not None
             }
         if isinstance(value, (list, tuple)):
-            return [walk(one, depth + 1) for one in value]
+            return [walk(item, depth + 1) for item in value]
         if isinstance(value, (set, frozenset)):
-            return sorted(json.dumps(walk(one, depth + 1), sort_keys=True) for one in value)
+            return sorted(json.dumps(walk(item, depth + 1), sort_keys=True) for item in value)
         if isinstance(value, (bytes, bytearray)):
             return bytes(value).hex()
         return _plain(value)
 
-    about = "command" in params
+    left_out = _BESIDES if "command" in params else lex.ATTEMPT_PARAMS
     kept = {
         name: value
         for name, value in params.items()
-        if not (
-            isinstance(name, str)
-            and (name[:1] == "_" or name in lex.ATTEMPT_PARAMS or (about and name in lex.COMMAND_NOTE_PARAMS))
-        )
+        if not (isinstance(name, str) and (name[:1] == "_" or name in left_out))
     }
     return json.dumps([tool, walk(kept, 0)], sort_keys=True, separators=(",", ":")).encode()

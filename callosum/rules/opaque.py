@@ -45,7 +45,7 @@ def unwrap(params: Mapping[str, Any]) -> Mapping[str, Any]:
             return params
         for name, value in params.items():
             if name in lex.WRAPPER_PARAMS and (inner := held(value)):
-                rest = {other: one for other, one in params.items() if other != name}
+                rest = {other: item for other, item in params.items() if other != name}
                 params = {**dict(islice(inner.items(), MAX_INNER)), **rest}
                 break
         else:
@@ -147,9 +147,9 @@ def stored(params: Mapping[str, Any]) -> str:
         elif isinstance(value, (list, tuple)):
             for stage in value[-_STAGES:]:  # the last stage of a pipeline is the one that may write
                 if isinstance(stage, Mapping):
-                    for one in ("$out", "$merge"):
-                        if one in stage:
-                            return one
+                    for item in ("$out", "$merge"):
+                        if item in stage:
+                            return item
     return ""
 
 

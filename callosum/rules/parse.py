@@ -130,20 +130,20 @@ def _once(value: Any, at: str) -> None:
         if isinstance(value, _Object):
             if value.twice is not None:
                 raise ConfigError("given twice", f"{at}.{value.twice}" if at else value.twice)
-            todo += [(one, f"{at}.{name}" if at else name) for name, one in reversed(value.items())]
+            todo += [(held, f"{at}.{name}" if at else name) for name, held in reversed(value.items())]
         elif isinstance(value, list):
-            todo += [(one, f"{at}[{place}]") for place, one in reversed(list(enumerate(value)))]
+            todo += [(item, f"{at}[{place}]") for place, item in reversed(list(enumerate(value)))]
 
 
 def _rule(value: Any, at: str, usual: int) -> Rule:
     if not isinstance(value, dict):
         raise ConfigError(f"expected a rule (an object), got {shown(value)}", at)
     got: dict[str, Any] = {}
-    for name, one in value.items():
+    for name, held in value.items():
         check = FIELDS.get(name)
         if check is None:
             raise ConfigError(f"unknown field; known are {', '.join(FIELDS)}", f"{at}.{name}")
-        got[name] = check(one, f"{at}.{name}")
+        got[name] = check(held, f"{at}.{name}")
     for name in REQUIRED:
         if name not in got:
             raise ConfigError("missing", f"{at}.{name}")
@@ -156,7 +156,7 @@ def _rule(value: Any, at: str, usual: int) -> Rule:
         params=tuple((name, tuple(values)) for name, values in got.get("params", {}).items()),
         present=tuple(got.get("present", ())),
         pattern=got.get("commandPattern"),
-        keys=tuple(KeyTemplate(**one) for one in got.get("contextKey", ())),
+        keys=tuple(KeyTemplate(**item) for item in got.get("contextKey", ())),
         window=usual if window is None else window * _MILLISECOND,
         verdict=Verdict(got["verdict"]) if "verdict" in got else None,
         cells=got.get("cells") or None,

@@ -80,12 +80,16 @@ class Protected:
             if home is not None:
                 spelled.setdefault("~" + path[home.end() :], what)
                 homes[home.group()] = None
-        kept = [one for one in spelled if not any(one != other and one.startswith(other + "/") for other in spelled)]
-        self.roots: tuple[Root, ...] = tuple([Root(_cut(one), spelled[one]) for one in kept])
+        kept = [
+            spelling
+            for spelling in spelled
+            if not any(spelling != other and spelling.startswith(other + "/") for other in spelled)
+        ]
+        self.roots: tuple[Root, ...] = tuple([Root(_cut(spelling), spelled[spelling]) for spelling in kept])
         self.homes: tuple[str, ...] = tuple(homes)
-        self.texts: tuple[str, ...] = tuple([one for one in kept if one != "/"])
-        last = {*(one.rsplit("/", 1)[-1] for one in self.texts), *_LAST, *_FOLDERS, "callosum"} - {""}
-        least = sorted(one for one in last if not any(other in one for other in last if other != one))
+        self.texts: tuple[str, ...] = tuple([spelling for spelling in kept if spelling != "/"])
+        last = {*(text.rsplit("/", 1)[-1] for text in self.texts), *_LAST, *_FOLDERS, "callosum"} - {""}
+        least = sorted(item for item in last if not any(other in item for other in last if other != item))
         self.names: str = "|".join(map(re.escape, least))
         """The names of which one stands in every spelling of a protected path, as a regular expression."""
         self._named = re.compile(self.names)
@@ -144,19 +148,19 @@ class Protected:
         found: list[ProtectedEntry] = []
         for root in self.roots:
             parts = root.parts
-            inside = [(*parts, *one.split("/")) for one in lists.STATE_FILES] if root.what == STATE else []
+            inside = [(*parts, *item.split("/")) for item in lists.STATE_FILES] if root.what == STATE else []
             folders = {parts[:size] for size in range(1, len(parts) + bool(inside))}
-            folders |= {one[:-1] for one in inside}
+            folders |= {item[:-1] for item in inside}
             found += [
-                ProtectedEntry("/".join(one) or "/", one in folders, len(one) - len(base))
-                for one in [*sorted(folders), parts, *inside]
-                if one[: len(base)] == base
+                ProtectedEntry("/".join(item) or "/", item in folders, len(item) - len(base))
+                for item in [*sorted(folders), parts, *inside]
+                if item[: len(base)] == base
             ]
         for home in ("~", *self.homes):
             for tail, _ in _SETTINGS:
-                one = (*_cut(home), *tail)
-                if len(tail) > 1 and one[: len(base)] == base:
-                    found.append(ProtectedEntry("/".join(one), False, len(one) - len(base)))
+                value = (*_cut(home), *tail)
+                if len(tail) > 1 and value[: len(base)] == base:
+                    found.append(ProtectedEntry("/".join(value), False, len(value) - len(base)))
         if _cut(start)[-1:] and _cut(start)[-1] in _FOLDERS:
             found += [
                 ProtectedEntry(f"{start.rstrip('/')}/{tail[1]}", False, 1)

@@ -235,7 +235,7 @@ class RuleSet:
         same classify a call alike.
         """
         place = self._index.first(call.tool, call.params)
-        fitting = tuple(one for one in self._standing.get(call.tool, ()) if one.fits(call.params, call.cwd))
+        fitting = tuple(item for item in self._standing.get(call.tool, ()) if item.fits(call.params, call.cwd))
         return None if place == NOTHING else self.rules[place], fitting
 
     def highest_tiers(self) -> dict[str, int]:
@@ -336,12 +336,16 @@ class RuleSet:
         inner = [self._classify(replace(bare, tool=tool, params=given), given, depth=depth + 1) for tool, given in made]
         if readings:
             inner.append(found)
-        gravest = max(inner, key=lambda one: (one.tier, one.rule == _GUARD, one.verdict.gravity if one.verdict else 0))
+        gravest = max(
+            inner, key=lambda entry: (entry.tier, entry.rule == _GUARD, entry.verdict.gravity if entry.verdict else 0)
+        )
         place = self._index.first(call.tool, params)
         ruled = place != NOTHING and place < self._user and not self._compiled[place].floor and not readings
         if gravest.rule != _GUARD and (ruled or gravest.tier < found.tier):
             return found
-        touched = keys.merge([key for one in sorted(inner, key=lambda one: -one.tier) for key in one.keys])[0]
+        touched = keys.merge(
+            [key for made_call in sorted(inner, key=lambda item: -item.tier) for key in made_call.keys]
+        )[0]
         effect = "write" if gravest.tier else found.effect
         repeats, stance = gravest.content.repeats, gravest.content.stance
         changed = touched if effect != "read" else ()

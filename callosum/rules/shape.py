@@ -88,7 +88,7 @@ def of(params: Mapping[str, Any]) -> Shape:
     if len(names) > _FEW:  # for this call alone: a number is neither a path nor a command
         return Shape(names, tuple([name for name, value in params.items() if type(value) is not int]))
     made = Shape(names, names)
-    if sum(len(one) if isinstance(one, str) else _LONGEST for one in names) < _LONGEST:
+    if sum(len(item) if isinstance(item, str) else _LONGEST for item in names) < _LONGEST:
         if len(_KNOWN) >= MOST:
             _KNOWN.clear()
         _KNOWN[names] = made

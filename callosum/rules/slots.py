@@ -149,7 +149,7 @@ def end_of(said: Mapping[str, Any]) -> datetime | None:
             return datetime.combine(day, time.max) if day is not None else None
         if means == _END or moment.year >= _LAST:
             return moment
-        minutes = next((one for name, one in said.items() if isinstance(name, str) and _meaning(name) == _LENGTH), 30)
+        minutes = next((item for name, item in said.items() if isinstance(name, str) and _meaning(name) == _LENGTH), 30)
         plain = isinstance(minutes, (int, float)) and not isinstance(minutes, bool) and 0 < minutes <= 10_000
         return moment + timedelta(minutes=minutes if plain else 30)
     return None

@@ -92,7 +92,7 @@ def statement(params: Mapping[str, Any], *, loosely: bool) -> Statement | None:
         if not loosely and name in ("query", "queries"):
             continue
         value = params.get(name)
-        if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
             value = ";\n".join(value)
         if type(value) is str and (match := _STARTS.match(value)):
             if name in lex.SQL_SENTENCE_PARAMS and not _SHAPE.search(value, match.end()):
@@ -129,7 +129,7 @@ def _read(text: str) -> Statement:
         verbs = []
     elif not verbs and _SELECT_INTO.search(bare):
         verbs.append("create")
-    worst = max(verbs, key=lambda one: tiers.SQL_TIERS.get(one, 1), default="select")
+    worst = max(verbs, key=lambda item: tiers.SQL_TIERS.get(item, 1), default="select")
     tier = tiers.SQL_TIERS.get(worst, 1) if verbs else 0
     how = ""
     for match in _EVERYTHING.finditer(run) if verbs else ():
@@ -169,9 +169,9 @@ _EXPLAINED: Final = re.compile(
 
 def _verbs(bare: str) -> list[str]:
     """Return the words of a statement, outside of strings and comments, that change something."""
-    found = [one.group(one.lastindex or 0).lower() for one in _VERB.finditer(bare)]
+    found = [match.group(match.lastindex or 0).lower() for match in _VERB.finditer(bare)]
     if _CYPHER.match(bare):
-        found += ["delete" if one.lower() == "detach" else "update" for one in _GRAPH.findall(bare)]
+        found += ["delete" if item.lower() == "detach" else "update" for item in _GRAPH.findall(bare)]
     elif "set" in found and _SESSION.search(bare):
         found.remove("set")
     return found

@@ -100,25 +100,25 @@ def _split(template: str) -> list[Any]:
 
 
 def _placeholder(inner: str) -> Values:
-    alternatives = [one.strip() for one in inner.split("|")]
+    alternatives = [part.strip() for part in inner.split("|")]
     if not all(alternatives):
         raise TemplateError(f"an empty alternative in {{{inner}}}")
     getters: list[Values] = []
     plain: list[str] = []
-    for place, one in enumerate(alternatives):
-        if one in _SOURCES:
-            getters.append(_SOURCES[one])
-        elif match := _PARAM.fullmatch(one):
+    for place, alternative in enumerate(alternatives):
+        if alternative in _SOURCES:
+            getters.append(_SOURCES[alternative])
+        elif match := _PARAM.fullmatch(alternative):
             path = match.group(1)[1:].split(".")
             plain += path if len(path) == 1 else []
             getters.append(_params([path[0]]) if len(path) == 1 else _deep(path))
-        elif place == 0 or not _LITERAL.fullmatch(one) or one == "params":
+        elif place == 0 or not _LITERAL.fullmatch(alternative) or alternative == "params":
             known = ", ".join(["params.X", *_SOURCES])
-            raise TemplateError(f"unknown placeholder {{{one}}}; known are {known}")
+            raise TemplateError(f"unknown placeholder {{{alternative}}}; known are {known}")
         elif place < len(alternatives) - 1:
-            raise TemplateError(f"the literal {one!r} must come last in {{{inner}}}")
-        elif one.lower() != "unknown":
-            getters.append(partial(_fixed, (one,)))
+            raise TemplateError(f"the literal {alternative!r} must come last in {{{inner}}}")
+        elif alternative.lower() != "unknown":
+            getters.append(partial(_fixed, (alternative,)))
     if len(getters) == len(plain):
         return _params(plain)  # the commonest kind in one loop
     if len(getters) == 1:
@@ -183,10 +183,10 @@ _FILE: Final = _params(["path", "file_path", "filePath", "filename", "target_fil
 def flatten(value: Any) -> list[str]:
     """Return the texts of a value: one for a scalar, one for each scalar of a list (at most 256)."""
     if isinstance(value, (list, tuple)):
-        texts = [one.strip() if type(one) is str else keys.text(one) for one in islice(value, 256)]
-        return [one for one in texts if one and one != "unknown"]
-    one = keys.text(value)
-    return [one] if one and one != "unknown" else []
+        texts = [item.strip() if type(item) is str else keys.text(item) for item in islice(value, 256)]
+        return [text for text in texts if text and text != "unknown"]
+    text = keys.text(value)
+    return [text] if text and text != "unknown" else []
 
 
 _SOURCES: Final[dict[str, Values]] = {

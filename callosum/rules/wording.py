@@ -41,7 +41,7 @@ MAX_NUMBERS: Final = 16
 """How many numbers among the other params count."""
 
 _EXCHANGED: Final = 0.3
-"""Exchanged words for each common one. A token-set ratio of 90 allows 0.22; the rare ones are held more tightly."""
+"""Exchanged words for each common one. A token-set ratio of 90 allows 0.22; the rare ones are other more tightly."""
 _EXCHANGED_RARE: Final = 0.15
 _LONGER: Final = 0.54
 """Words more in the longer text for each common one; ``_FREE`` more may always be."""
@@ -147,7 +147,7 @@ class Sketcher:
             number = word.strip(_AROUND)
             bare[number] = bare.get(number, 0) + count(word)
         state = self._all.copy()
-        state.update(b" ".join([b"%b*%d" % one for one in sorted(bare.items())]))
+        state.update(b" ".join([b"%b*%d" % item for item in sorted(bare.items())]))
         if amounts:
             state.update("".join([f" ={amount}" for amount in sorted(amounts)]).encode("utf-8", "surrogatepass"))
         if rest:
@@ -171,11 +171,14 @@ def near(a: Content, b: Content) -> bool:
         return False
     left, right = unpack(f">{len(a.words) // 4}I", a.words), unpack(f">{len(b.words) // 4}I", b.words)
     # A full sketch is a sample: it says nothing about hashes above its greatest.
-    tops = [one[-1] for one in (left, right) if len(one) >= WORDS]
+    tops = [item[-1] for item in (left, right) if len(item) >= WORDS]
     if tops:
         top = min(tops) | _NAME
-        left, right = tuple(one for one in left if one <= top), tuple(one for one in right if one <= top)
-    mine, theirs = {one | _NAME for one in left}, {one | _NAME for one in right}
+        left, right = (
+            tuple(hashed for hashed in left if hashed <= top),
+            tuple(hashed for hashed in right if hashed <= top),
+        )
+    mine, theirs = {hashed | _NAME for hashed in left}, {hashed | _NAME for hashed in right}
     common, only_mine, only_theirs = mine & theirs, mine - theirs, theirs - mine
     count, fewer, more = len(common), *sorted((len(only_mine), len(only_theirs)))
     if count < FEW or fewer > _EXCHANGED * count or more - fewer > _LONGER * count + _FREE:
@@ -187,7 +190,7 @@ def near(a: Content, b: Content) -> bool:
 
 
 def _rare(hashes: set[int]) -> int:
-    return sum(1 for one in hashes if one & _RARE)
+    return sum(1 for hash_ in hashes if hash_ & _RARE)
 
 
 def gather(params: Mapping[str, Any]) -> tuple[str, list[str], str]:
@@ -216,9 +219,11 @@ def gather(params: Mapping[str, Any]) -> tuple[str, list[str], str]:
         elif (kind is int or kind is float) and len(amounts) < MAX_NUMBERS:
             amounts.append(hex(int(value)) if value % 1 == 0 else f"{value:.12g}")
         elif kind is dict and len(value) <= MAX_NUMBERS:
-            amounts += [one for one in value.values() if type(one) is str and len(one) <= 40 and _AMOUNT.fullmatch(one)]
+            amounts += [
+                item for item in value.values() if type(item) is str and len(item) <= 40 and _AMOUNT.fullmatch(item)
+            ]
     if not texts:
-        texts = [one for one in others if one.count(" ") + 1 >= _PROSE or _WIDE.search(one[:MAX_TEXT])]
+        texts = [other for other in others if other.count(" ") + 1 >= _PROSE or _WIDE.search(other[:MAX_TEXT])]
     text = texts[0] if len(texts) == 1 else " ".join(texts[:16])
     return text[:MAX_TEXT], amounts[:MAX_NUMBERS], text[MAX_TEXT:]
 
