@@ -10,8 +10,7 @@ import re
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from callosum.redact.secret_names import Concealment, cover
 from callosum.rules import keys
@@ -21,7 +20,7 @@ from callosum.rules.name import singular, words
 from callosum.rules.template import flatten
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 MAX_PARAMS: Final = 256
 """How many params of a call are looked at for keys."""
@@ -176,7 +175,6 @@ def part_of(name: str, value: Any) -> str:
     return text if text and len(text) <= 128 and text.count(" ") <= _WORDS and "\n" not in text else ""
 
 
-_T = TypeVar("_T")
 _FEW: Final = 64
 _TEXTS: Final = {str}
 _SCALAR: Final = frozenset((str, int))
@@ -212,23 +210,22 @@ class Arguments:
     asked for; ``login``: a short digest of as whom the call is made, ``""`` where it does not say.
     """
 
-    # Most calls have a few of these: what is not there costs nothing.
-    mails: Sequence[str] = ()
-    paths: Sequence[tuple[str, str]] = ()
-    urls: Sequence[str] = ()
-    names: Sequence[str] = ()
-    threads: Sequence[str] = ()
-    scopes: Mapping[str, list[str]] = MappingProxyType({})
-    held: Mapping[str, str] = MappingProxyType({})
-    listed: tuple[str, ...] = ()
-    bare: tuple[str, ...] = ()
     owner = repo = login = ""
     narrowed = paged = False
 
     def __init__(self, params: Mapping[str, Any], nouns: tuple[str, ...], which: tuple[Role, ...]) -> None:
         """Sort the params that ``roles`` gave (``which``); ``nouns`` are those of the tool's name."""
-        self.ids: dict[str, list[str]] = {}
-        ids = self.ids
+        ids: dict[str, list[str]] = {}
+        self.ids, self.nouns = ids, nouns
+        self.scopes: dict[str, list[str]] = {}
+        self.held: dict[str, str] = {}
+        self.paths: list[tuple[str, str]] = []
+        self.mails: list[str] = []
+        self.urls: list[str] = []
+        self.names: list[str] = []
+        self.threads: list[str] = []
+        self.listed: list[str] = []
+        self.bare: list[str] = []
         for name, role, entity in which:
             value = params[name]
             if type(value) is str:
@@ -238,9 +235,8 @@ class Arguments:
                         not value
                         or len(value) > MAX_TEXT
                         or (name in lex.PAGE_ELEMENT_PARAMS and (not nouns or "file" in nouns))
+                        or (name in lex.BROWSER_PARAMS and "browser" in nouns)
                     ):
-                        continue
-                    if name in lex.BROWSER_PARAMS and "browser" in nouns:
                         continue
                     if entity in ids:
                         ids[entity].append(value)
@@ -249,82 +245,74 @@ class Arguments:
                 elif role == _NONE and "@" not in value and entity not in nouns:
                     self.narrowed = self.narrowed or value != ""
                 elif value:
-                    self._take(role, entity, value, nouns)
+                    self._take(role, entity, value)
             elif value is not None and value is not True and value is not False:
-                self._take(role, entity, value, nouns)
-        if "project" in ids and len(ids) > 1 and not self.repo and any(_relative(item, ids) for item in which):
+                self._take(role, entity, value)
+        if "project" in ids and len(ids) > 1 and not self.repo and any(_relative(role, ids) for role in which):
             self.repo = keys.clean(ids["project"][0]).lower()  # its ``issue_iid`` 7 is not that of another
 
-    def _take(self, role: int, entity: str, value: Any, nouns: tuple[str, ...]) -> None:
+    def _take(self, role: int, entity: str, value: Any) -> None:
         """Take an argument by what its name says that it holds."""
-        if role == _HELD and entity not in nouns and type(value) in _SCALAR and (texts := short(value)):
-            self.held = {**self.held, entity: texts[0]}
+        spoken = entity in self.nouns
+        if role == _HELD and not spoken and type(value) in _SCALAR and (texts := short(value)):
+            self.held[entity] = texts[0]
             self.narrowed = True
         elif role in (_NONE, _HELD):
-            self._unnamed(entity if entity in nouns else "", value)
+            self._unnamed(entity if spoken else "", value)
         elif role == _STATE:
-            if entity in nouns:
+            if spoken:
                 self._unnamed(entity, value)
             elif not _current(value):
                 self.narrowed = True
         elif role == _PART:
             self.paged = True
         elif texts := short(value):
-            if role != _ID:
-                self._named(role, entity, texts, nouns)
-                return
-            if type(value) is list:
-                self.listed = (*self.listed, entity)
-            self.ids[entity] = _more(self.ids.get(entity, ()), texts)
+            if role == _ID and type(value) is list:
+                self.listed.append(entity)
+            if role == _ID or (role == _USER and spoken):
+                self.ids.setdefault(entity, []).extend(texts)
+            else:
+                self._named(role, entity, texts)
 
     def _unnamed(self, entity: str, value: Any) -> None:
         """Take an argument whose name says little: an address as such, or a noun of the tool (``entity``)."""
         kind = type(value)
         if kind is str and len(value) <= 320 and "@" in value and " " not in value.strip() and keys.addresses(value):
-            self.mails = _more(self.mails, [value])
+            self.mails.append(value)
         elif kind is str and (
             value.count(" ") > _WORDS or "\n" in value or (entity in lex.SPOKEN_NOUNS and not _number(value))
         ):
             self.narrowed = True  # what is said in a comment, not which one is meant
         elif entity and kind is not dict and (texts := short(value)) and texts[0].lower() not in lex.SWITCH_VALUES:
             if entity not in self.ids:
-                self.bare = (*self.bare, entity)
-            self.ids[entity] = _more(self.ids.get(entity, ()), texts)
-        elif (
-            kind is list
-            and value
-            and all(type(item) is str and len(item) <= 320 and "@" in item for item in value[:256])
-        ):
-            self.mails = _more(self.mails, value[:256])
+                self.bare.append(entity)
+            self.ids.setdefault(entity, []).extend(texts)
+        elif kind is list and value and all(type(it) is str and len(it) <= 320 and "@" in it for it in value[:256]):
+            self.mails += value[:256]
         else:
             self.narrowed = True
 
-    def _named(self, role: int, entity: str, texts: list[str], nouns: tuple[str, ...]) -> None:
-        if role == _USER:
-            if entity in nouns:
-                self.ids[entity] = _more(self.ids.get(entity, ()), texts)
-            else:
-                self.names = _more(self.names, texts)
-        elif role == _PATH:
-            self.paths = _more(self.paths, [(entity, item) for item in texts])
+    def _named(self, role: int, entity: str, texts: list[str]) -> None:
+        if role == _PATH:
+            self.paths += [(entity, text) for text in texts]
         elif role == _MAIL:
-            self.mails = _more(self.mails, texts)
+            self.mails += texts
         elif role == _SCOPE:
-            self.scopes = {**self.scopes, entity: _more(self.scopes.get(entity, ()), texts)}
+            self.scopes.setdefault(entity, []).extend(texts)
         elif role == _THREAD:
-            if entity in lex.REPLY_ADDRESS_PARAMS:
-                # an address (``Desk <desk@x.org>``), not the id of a message (``<a1@mail.x.org>``)
-                texts = [
-                    text
-                    for text in texts
-                    if "@" not in text or (text[0] == "<" and text[-1] == ">") or not keys.addresses(text)
-                ]
-            if texts:
-                self.threads = _more(self.threads, texts)
+            # an address (``Desk <desk@x.org>``), not the id of a message (``<a1@mail.x.org>``)
+            self.threads += [
+                text
+                for text in texts
+                if entity not in lex.REPLY_ADDRESS_PARAMS
+                or "@" not in text
+                or (text[0] == "<" and text[-1] == ">")
+                or not keys.addresses(text)
+            ]
         elif role == _URL:
-            self.urls = _more(self.urls, texts)
-        elif role == _NAME:
-            self.names = _more(self.names, texts)
+            self.urls += texts
+        elif role in (_NAME, _USER):
+            self.names += texts
         elif role == _LOGIN:
             self.login = blake2b(texts[0].encode("utf-8", "surrogatepass"), digest_size=4, person=b"login").hexdigest()
         elif role == _OWNER:
@@ -366,14 +354,6 @@ def _relative(role: Role, ids: Mapping[str, Any]) -> bool:
         if holds == _ID
         else holds in (_NONE, _HELD) and entity in ids and entity != "project"
     )
-
-
-def _more(known: Sequence[_T], texts: list[_T]) -> list[_T]:
-    """Put texts behind those that are known, in place: a list of one's own is what all but the first call get."""
-    if isinstance(known, list):
-        known.extend(texts)
-        return known
-    return texts
 
 
 def short(value: Any) -> list[str]:
