@@ -33,18 +33,10 @@ NAMING: Final = frozenset((*lists.TOOL_PARAMS, *lists.ACTION_PARAMS)) | lex.BATC
 """Params by which a call says what it does; ``name`` does so for the tools of ``calls_others``."""
 
 
-_CALLEES: Final = frozenset((*lists.TOOL_PARAMS, "name", "action"))
+CALLEES: Final = frozenset((*lists.TOOL_PARAMS, "name", "action"))
+"""Params that may name the tool that is called."""
 _ACTION: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z]+)+")
 """An action that is called like a tool."""
-
-
-def may_call(names: set[Any]) -> bool:
-    """Return True if params of these names may name a tool and hold its arguments."""
-    return (
-        not (_CALLEES.isdisjoint(names) or names.isdisjoint(lists.CALLEE_ARGUMENT_PARAMS))
-        or not lex.BATCH_PARAMS.isdisjoint(names)
-        or not names.isdisjoint(lists.CALL_HOLDER_PARAMS)
-    )
 
 
 def calls(tool: str, params: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

@@ -61,9 +61,7 @@ def text(value: Any) -> str | None:
         if not isfinite(value):
             return None
         return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
-    if isinstance(value, str):
-        return str.__str__(value).strip() or None
-    return None
+    return (str.__str__(value).strip() or None) if isinstance(value, str) else None
 
 
 def clean(value: str) -> str:
@@ -93,15 +91,13 @@ def with_old_spelling(found: tuple[Key, ...]) -> tuple[Key, ...]:
 
     Sessions of both versions on one store meet there. The next release drops it.
     """
-    for key in found:
-        if not key.name.isprintable():
-            return merge([*found, *[Key(name, key.mode) for key in found for name in _old_spelling(key.name)]])[0]
-    return found
+    hidden = [key for key in found if not key.name.isprintable()]
+    if not hidden:
+        return found
+    return merge([*found, *[Key(old, key.mode) for key in hidden for old in _old_spelling(key.name)]])[0]
 
 
 def _old_spelling(name: str) -> tuple[str, ...]:
-    if name.isprintable():
-        return ()
     bare = "".join(filter(str.isprintable, name))
     if bare.partition("|")[0].endswith(":"):
         return ()  # nothing but hidden characters named the thing: that version derived no key
@@ -199,9 +195,7 @@ def addresses(value: str) -> list[str]:
     if "?" in value and value[:7].lower() == "mailto:":
         value = _MORE_ADDRESSES.sub(",", value).partition("?")[0].partition("&")[0]
     found = (_ADDRESS if len(value) <= _SHORT else _linear()).findall(value)
-    if value.isascii():
-        return list(dict.fromkeys(map(_bare, found)))
-    return list(dict.fromkeys(_bare(_sent(_bare(item))) for item in found))
+    return list(dict.fromkeys(map(_bare if value.isascii() else _sent, found)))
 
 
 @cache
@@ -220,22 +214,20 @@ def _bare(address: str) -> str:
 
 
 def _sent(address: str) -> str:
-    address = clean(address)
+    address = clean(_bare(address))
     name, _, domain = address.rpartition("@")
     if not domain.isascii():
         try:
             sent = domain.encode("idna").decode()
         except UnicodeError:
-            return address
+            return _bare(address)
         if _DOMAIN.fullmatch(sent):  # a broad ``\uff20`` becomes a sign that no domain holds
-            return f"{name}@{sent}"
-    return address
+            return _bare(f"{name}@{sent}")
+    return _bare(address)
 
 
 def untagged(found: tuple[Key, ...]) -> tuple[Key, ...]:
     """Return the keys with ``alice+news@x.org`` as ``alice@x.org``: most mail servers deliver both to one."""
-    if not any(key.name.startswith("email:") and "+" in key.name for key in found):
-        return found
     return merge([Key(_TAG.sub(r"\1\2", key.name), key.mode) for key in found])[0]
 
 
@@ -375,9 +367,7 @@ def _shorten(value: str, limit: int) -> str:
 
 def default_mode(name: str, effect: str) -> Mode:
     """Return what a call does to a key where no rule says it."""
-    if effect == "read":
-        return READ
-    return APPEND if name.startswith("channel:") else WRITE
+    return READ if effect == "read" else APPEND if name.startswith("channel:") else WRITE
 
 
 def only_read(found: tuple[Key, ...]) -> bool:

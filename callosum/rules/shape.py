@@ -59,7 +59,11 @@ class Shape:
         aims.update(lines, folders, given & lex.COMMAND_EXTRA_PARAMS, self.commands, dict(self.guarded))
         self.aims = frozenset(aims)
         self.wrapped = not lex.WRAPPER_PARAMS.isdisjoint(given)
-        self.calling = acts.may_call(given)
+        self.calling = (
+            not (acts.CALLEES.isdisjoint(given) or given.isdisjoint(lists.CALLEE_ARGUMENT_PARAMS))
+            or not lex.BATCH_PARAMS.isdisjoint(given)
+            or not given.isdisjoint(lists.CALL_HOLDER_PARAMS)
+        )
         self.telling = not _TELLING.isdisjoint(given)
         self.spoken = not _SPOKEN.isdisjoint(given)
         self.composed = self.spoken or self.wrapped or not _COMMANDS.isdisjoint(given)
