@@ -418,7 +418,11 @@ def _bisect(run: Run, _found: options.Options, rest: list[str], command: Command
     _state(run, 1, "HEAD", "tree")
 
 
-def _apply(run: Run, found: options.Options, _rest: list[str], command: Command) -> None:
+def _apply(parts: tuple[str, ...], run: Run, found: options.Options, _rest: list[str], command: Command) -> None:
+    if found.has("--check", "--stat", "--numstat", "--summary"):
+        run.note(0, "only looks")
+        _state(run, 1, *parts)
+        return
     run.note(1, "patches files")
     for path in found.args[:32]:
         run.reads(path)
@@ -429,14 +433,7 @@ def _apply(run: Run, found: options.Options, _rest: list[str], command: Command)
         _tree(run, 1)
     if found.has("--index", "--cached", "-3", "--3way"):
         run.git(1, "index", Mode.APPEND)
-
-
-def _mailbox(run: Run, found: options.Options, rest: list[str], command: Command) -> None:
-    if found.has("--check", "--stat", "--numstat", "--summary"):
-        run.note(0, "only looks")
-    else:
-        _apply(run, found, rest, command)
-    _state(run, 1, "HEAD", "index")
+    _state(run, 1, *parts)
 
 
 def _begin(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
@@ -463,7 +460,8 @@ def _clone(run: Run, found: options.Options, _rest: list[str], _command: Command
 _COMMANDS: Final[dict[str, Part]] = {
     "push": _push, "checkout": _checkout, "switch": _switch, "clean": _clean, "fetch": _fetch, "pull": _pull,
     "branch": _deletes_branches, "rm": _remove, "submodule": _each_submodule, "config": _config, "remote": _remotes,
-    "bisect": _bisect, "apply": _apply, "am": _mailbox, "clone": _clone, "init": _begin, "lfs": _pushes_large,
+    "bisect": _bisect, "apply": partial(_apply, ()), "am": partial(_apply, ("HEAD", "index")), "clone": _clone,
+    "init": _begin, "lfs": _pushes_large,
     "merge": partial(_moves_head, "merges"), "rebase": partial(_moves_head, "replays commits"),
     "cherry-pick": partial(_moves_head, "takes over commits"), "revert": partial(_moves_head, "takes back commits"),
 }  # fmt: skip

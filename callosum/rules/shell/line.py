@@ -144,10 +144,11 @@ def _command(run: Run, command: Command) -> None:
     if watch is not None and (command.stdin is not None or words[:1] in _SPOKEN):
         watch.document(words, command)
     for sign, target in command.redirects:
-        if sign in _APPENDING:
-            _redirected(run, target, Mode.APPEND)
-        elif sign in _WRITING:
-            _redirected(run, target, Mode.WRITE)
+        appends = sign in _APPENDING
+        for path in expand([target], run.variables)[:1] if appends or sign in _WRITING else ():
+            what = "appends to a file" if appends else "writes a file"
+            run.makes(path, what, Mode.APPEND if appends else Mode.WRITE)
+        if sign in _WRITING:
             leaks.redirected(run, words, target, command)
             if words[:1] in _TOLD:
                 text = " ".join(words[1:]).replace("\\n", "\n") if command.stdin is None else command.stdin
@@ -203,11 +204,6 @@ def _loop(items: list[str]) -> tuple[str, ...]:
     if any("$(ls" in one for one in items):
         return ("./*",)
     return tuple(items[:16]) if len(items) <= 16 and not any("$(" in one for one in items) else ("./?*",)
-
-
-def _redirected(run: Run, target: str, mode: Mode) -> None:
-    for one in expand([target], run.variables)[:1]:
-        run.makes(one, "appends to a file" if mode is Mode.APPEND else "writes a file", mode)
 
 
 _JUDGES: Final = SimpleNamespace(

@@ -372,23 +372,22 @@ class Run:
     def git(self, tier: int, part: str, mode: Mode = Mode.WRITE, *, common: bool = False) -> None:
         """Add a key of the repository; ``common`` parts are shared by all its worktrees."""
         here = self.repository()
-        if here is None:
-            return
+        if here is not None and self.where.below:
+            root = self.home(here)
+            for folder in dict.fromkeys((root, self.common(root))):
+                self.key(tier, f"git:{keys.clean(folder)}/", mode)
+        elif here is not None:
+            self.key(tier, self._git_key(here, part, common=common), mode)
+
+    def _git_key(self, here: str, part: str, *, common: bool) -> str:
         root = self.home(here)
-        if self.where.below:
-            for one in dict.fromkeys((root, self.common(root))):
-                self.key(tier, f"git:{keys.clean(one)}/", mode)
-        else:
-            self.key(tier, f"git:{keys.clean(self.common(root) if common else root)}|{keys.clean(part)}", mode)
+        return f"git:{keys.clean(self.common(root) if common else root)}|{keys.clean(part)}"
 
     def has_read(self, part: str, *, common: bool) -> bool:
         """Return True if an earlier command of the line has read a part of the repository; ``common`` as in ``git``."""
         here = self.repository()
-        if here is None or not any(key.mode is Mode.READ for _, key in self.found):
-            return False
-        root = self.home(here)
-        name = keys.fit(f"git:{keys.clean(self.common(root) if common else root)}|{keys.clean(part)}")
-        return any(key.mode is Mode.READ and key.name == name for _, key in self.found)
+        read = {key.name for _, key in self.found if key.mode is Mode.READ}
+        return bool(read) and here is not None and keys.fit(self._git_key(here, part, common=common)) in read
 
     def home(self, here: str) -> str:
         """Return the root of the worktree a folder lies in, as far as its name and the call tell; else the folder."""

@@ -208,10 +208,7 @@ def shell(run: Run, argv: list[str], command: Command) -> None:
                 _starts_text(run, argv[at + 1])
             at += 2
             continue
-        if word[:2] == "--" and word != "--command":
-            at += 1
-            continue
-        if word == "-":
+        if word == "-" or (word[:2] == "--" and word != "--command"):
             at += 1
             continue
         if word in programs.STDIN_NAMES:
@@ -273,28 +270,18 @@ def watch(run: Run, argv: list[str], _command: Command) -> None:
     run.within(" ".join(found.args))
 
 
-def switch_user(run: Run, argv: list[str], command: Command) -> None:
-    """``su -c``, ``runuser -c``, ``runuser -u user -- command``, ``sg group -c``."""
-    found = options.read(argv[1:], programs.WRAP_SWITCH_USER_TAKES)
-    text = found.value("-c", "--command")
-    if text:
+def text_of_option(run: Run, argv: list[str], command: Command) -> None:
+    """``su -c``, ``runuser -c``, ``runuser -u user -- command``, ``sg group -c``; ``script -c`` keeps what it shows."""
+    records = argv[0] == "script"
+    found = options.read(argv[1:], programs.RECORD_TAKES if records else programs.WRAP_SWITCH_USER_TAKES)
+    for path in found.args[:1] if records else ():
+        run.makes(path, "writes a file")
+    if text := found.value("-c", "--command"):
         run.within(text)
     elif argv[0] == "runuser" and found.has("-u") and found.args:
         run.inner(found.args, command)
     else:
-        run.note(1, "becomes another user")
-
-
-def record(run: Run, argv: list[str], _command: Command) -> None:
-    """``script -c``: runs a command and keeps what it shows in a file."""
-    found = options.read(argv[1:], programs.RECORD_TAKES)
-    text = found.value("-c", "--command")
-    for one in found.args[:1]:
-        run.makes(one, "writes a file")
-    if text:
-        run.within(text)
-    else:
-        run.note(1, "runs a shell")
+        run.note(1, "runs a shell" if records else "becomes another user")
 
 
 def terminal_window(run: Run, argv: list[str], command: Command) -> None:
