@@ -8,6 +8,8 @@ from typing import Final
 
 HANG: Final = 60.0
 """Seconds after which whatever should have ended by itself counts as hung, however busy the machine is."""
+SLACK: Final = 10.0
+"""Seconds that a busy machine may add to a deadline. Levels of retries that multiply take twice as long."""
 _ROUND: Final = 50_000
 _ROUND_TAKES: Final = 0.008
 """The seconds that ``_ROUND`` steps take where the bounds were set."""

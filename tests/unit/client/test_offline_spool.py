@@ -283,16 +283,6 @@ def test_the_file_is_private_and_holds_no_secret(folder: Path) -> None:
     assert len(text) < 1000
 
 
-def test_spooled_file_is_sent_by_another_process(folder: Path) -> None:
-    late = ClientSpool(str(folder))
-    late.let_through(call(1))
-    late.report(call(1), "failed")
-    gate = Gate()
-    assert ClientSpool(str(folder)).flush(gate.post) == 1
-    assert gate.outcomes == {1: "failed"}
-    assert lines_of(folder) == []
-
-
 def test_killed_sender_repeats_one_page_at_most(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for where in (module, spool):
         monkeypatch.setattr(where, "MAX_PAGE", 3)

@@ -19,8 +19,6 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from callosum.corpus import daily_log as log_module
 from callosum.corpus import day_files, events, log_lines
@@ -408,7 +406,7 @@ def test_a_secret_is_redacted_and_the_line_stays_json(
 
 def test_all_secrets_of_a_batch_are_redacted(corpus: Corpus, log: DailyLog, folder: Path) -> None:
     """The secrets are among harmless lines, in any order, and one search finds many of them."""
-    for number in range(200):
+    for number in range(50):
         for _, make, _ in SECRETS:
             corpus.emit(TaskStopped(f"t{number}", 'a "harmless"\nline', at=NOON))
             corpus.emit(make())
@@ -416,7 +414,7 @@ def test_all_secrets_of_a_batch_are_redacted(corpus: Corpus, log: DailyLog, fold
     written = (folder / "2026-05-16.log.md").read_text()
     assert not [secret for _, _, secret in SECRETS if secret in written]
     found = payloads(folder)
-    assert sum("delta" not in one for one in found) == 200 * (2 * len(SECRETS) - 1)
+    assert sum("delta" not in one for one in found) == 50 * (2 * len(SECRETS) - 1)
     assert {one["reason"] for one in found if "reason" in one} == {'a "harmless"\nline', "y"}
 
 
@@ -447,41 +445,25 @@ def test_a_batch_full_of_unended_keys_is_searched_in_linear_time() -> None:
         assert suspects(line * 20_000) == list(range(20_000))
 
 
-FRAGMENTS = st.sampled_from(
-    "password passWord pass_word api key_ apikey card number ssn auth token tokens otp jwt value name header x : = "
-    '\n \t \\ " \' \\n \\" , { } [ ] é \x08 \x1f - -- Bearer Basic curl -u a:b c:d@ :// https://u:pw@h 12345678: '
-    f"{GITHUB} {AWS} {TOKEN} sk-abc123abc123abc123 -----BEGIN PRIVATE KEY----- 42 true [redacted] ${{X}}".split(" ")
-) | st.text(max_size=3)
-TEXTS = st.lists(FRAGMENTS, max_size=6).map("".join) | st.lists(FRAGMENTS, max_size=6).map(" ".join)
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(0, 10**12) | TEXTS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=250, deadline=None)
-@given(st.lists(VALUES.map(lambda value: {"x": value}), min_size=1, max_size=4))
-@example([{"x": {"pass\\\\word": ["x"]}}])
-@example([{"x": {"value": "a", "name": "Authorization"}}])
-@example([{"x": ["--key", "hunter22"]}])
-@example([{"x": ["-KEY", "hunter22", "--sas", "hunter22"]}])
-@example([{"x": "apikey abc123"}])
-@example([{"x": "first\napikey abc123\nlast"}])
-@example([{"x": "client * hunter22 10.0.0.1"}])
-@example([{"x": "a1 LOGIN anna hunter22"}])
-@example([{"x": "-u anna -p hunter22"}])
-@example([{"x": "db:5432:shop:anna:hunter22"}])
-def test_every_line_with_a_secret_is_suspected(payloads: list[Any]) -> None:
-    """The quick search names every line that the thorough one changes."""
-    lines = [b"12:00:00 | tool.called | " + msgspec.json.encode(payload) + b"\n" for payload in payloads]
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"x": {"pass\\\\word": ["x"]}}, {"x": {"value": "a", "name": "Authorization"}}, {"x": ["--key", "hunter22"]},
+        {"x": ["-KEY", "hunter22", "--sas", "hunter22"]}, {"x": "apikey abc123"}, {"x": "first\napikey abc123\nlast"},
+        {"x": "client * hunter22 10.0.0.1"}, {"x": "a1 LOGIN anna hunter22"}, {"x": "-u anna -p hunter22"},
+        {"x": "db:5432:shop:anna:hunter22"},
+    ],
+)  # fmt: skip
+def test_every_line_with_a_secret_is_suspected(payload: dict[str, Any]) -> None:
+    """The quick search names every line that the thorough one changes; the fuzz target ``redaction`` tries others."""
+    lines = [b"12:00:00 | tool.called | " + msgspec.json.encode(one) + b"\n" for one in ({"x": "harmless"}, payload)]
     found = suspects(b"".join(lines))
     read = [msgspec.json.decode(line[25:]) for line in lines]
-    hidden = [number for number, payload in enumerate(read) if summarise(payload, mode="full") != payload]
-    assert set(hidden) <= set(found)
+    hidden = [number for number, one in enumerate(read) if summarise(one, mode="full") != one]
+    assert hidden == found == [1]
     assert not [number for number in hidden if is_harmless(read[number])]
     done = log_lines.finished(lines)
-    assert [msgspec.json.decode(line[25:]) for line in done] == [summarise(payload, mode="full") for payload in read]
+    assert [msgspec.json.decode(line[25:]) for line in done] == [summarise(one, mode="full") for one in read]
 
 
 def test_context_keys_make_no_line_suspect_but_their_text_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:

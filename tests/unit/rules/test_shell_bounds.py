@@ -1,82 +1,13 @@
-"""Whatever a command line holds: no exception, twice the same answer, bounded, and wrapping lowers nothing."""
+"""Command lines of a megabyte take bounded time. The fuzz target ``shell`` tries what a line may hold."""
 
 import random
 import time
-import unicodedata
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from callosum.model import MAX_KEY
 from callosum.rules.keys import MAX_KEYS
 from callosum.rules.shell import judge
 from tests.support.cpu import cpu_within
-
-PIECES = st.sampled_from(
-    [
-        *"|&;<>()$`\\\"' \n*?[]#~=%!{}^",
-        *"&& || ;; << <<- <<< >> >& &> $( ${ $(( )) (( [[ ]] |& ;& 2>&1 \\\n".split(" "),
-        *"if then fi for in do done case esac while function { } ! EOF".split(),
-        *"rm -rf / . .. ~ a b/c *.o /tmp/x git push --force reset --hard -C stash sudo env A=1 xargs find -exec {} +".split(),
-        *"sh -c bash eval ssh host docker exec web curl -X DELETE https://x.org mail a@x.org python -e 'x' psql".split(),
-        *"kill $(lsof aws s3 rm kubectl delete --dry-run npm publish dd of=/dev/sda tee -a sed -i cd".split(),
-        "\x00",
-        "\ud800",
-        "\u202e",
-        "漢",
-    ]
-)
-LINES = st.lists(PIECES, max_size=24).map(" ".join) | st.lists(PIECES, max_size=24).map("".join) | st.text(max_size=60)
-
-
-@settings(max_examples=400, deadline=None)
-@given(LINES, st.none() | st.sampled_from(["/w", "", "~", "C:\\x", "a/../b", "\x00"]))
-def test_parser_never_raises(text: str, cwd: str | None) -> None:
-    seen = judge(text, cwd)
-    assert seen == judge(text, cwd)
-    assert 0 <= seen.tier <= 4
-    assert seen.effect == ("write" if seen.tier else "read")
-    assert seen.why
-    assert len(seen.keys) <= MAX_KEYS
-    for key in seen.keys:
-        assert 0 < len(key.name) <= MAX_KEY
-        assert all(char.isprintable() or unicodedata.category(char) == "Cf" for char in key.name)
-
-
-COMMANDS = st.sampled_from(
-    [
-        "ls", "rm -rf build", "rm -rf /srv", "git push", "git reset --hard", "mail a@x.org",
-        "curl -X DELETE https://x.org/a", "psql -c 'drop table x'", "kubectl delete pod x", "sed -i s/a/b/ x",
-        "dd if=a of=/dev/sda", "python -c 'import shutil; shutil.rmtree(\"/srv\")'",
-    ]
-)  # fmt: skip
-PREFIXES = st.sampled_from(["sudo {}", "env A=1 {}", "nohup {}", "timeout 5 {}"])
-AROUND = st.sampled_from(
-    [
-        "( {} )", "ls; {}", "{} && ls", "$( {} )", 'echo "$( {} )"', "if a; then {}; fi", "{} | cat", "x() {{ {}; }}",
-        "{} >/dev/null",
-    ]
-)  # fmt: skip
-
-
-@settings(max_examples=200, deadline=None)
-@given(COMMANDS, st.lists(PREFIXES, max_size=3), st.lists(AROUND, max_size=4))
-def test_wrapping_never_lowers_a_tier(command: str, prefixes: list[str], around: list[str]) -> None:
-    wrapped = command
-    for one in prefixes + around:
-        wrapped = one.format(wrapped)
-    bare, seen = judge(command, "/w"), judge(wrapped, "/w")
-    assert seen.tier >= bare.tier
-    assert {key.name for key in bare.keys} <= {key.name for key in seen.keys}
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(COMMANDS, min_size=1, max_size=6))
-def test_line_has_the_highest_tier_of_its_commands(commands: list[str]) -> None:
-    for sign in ("; ", " && ", " || ", "\n", " & "):
-        assert judge(sign.join(commands), "/w").tier == max(judge(one, "/w").tier for one in commands) or sign == " & "
-
 
 M = 1_000_000
 _RANDOM = random.Random(7)
