@@ -278,13 +278,6 @@ def test_waiter_whose_client_disconnected_leaves_the_queue(server: Namespace) ->
     assert "doug" not in {lock["instance"] for lock in server.get("/status")["locks"]}
 
 
-def test_waiter_is_refused_at_its_time_limit(server: Namespace) -> None:
-    server.ask("mira", "now4", "plan")
-    decision = Waiter(server, "doug", 0.2).join()
-    assert (decision["proceed"], decision["verdict"]) == (False, "block")
-    assert server.get("/status").get("waiting", []) == []
-
-
 def test_call_runs_after_a_person_approves(server: Namespace, approver: str, folder: Path) -> None:
     asked = server.ask("mira", "asked", "plan", params={"text": "The whole text"})
     assert (asked["proceed"], asked["verdict"]) == (False, "ask")

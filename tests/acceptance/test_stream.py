@@ -9,7 +9,6 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -290,31 +289,6 @@ def test_reader_that_stops_reading_is_disconnected_and_takes_no_memory(state: Pa
 
 def _lost(reader: Reader) -> list[int]:
     return [event.data["count"] for event in reader.seen if event.type == "stream.dropped"]
-
-
-def test_slow_reader_gets_every_decision_and_a_count_of_lost_events(state: Path) -> None:
-    with Server(state, ring=100) as server:
-        slow = Reader(server.port, small=True)
-        workers = [Worker(state, f"s{me}", 400) for me in range(2)]
-        ends = {f"{worker.end()}.1" for worker in workers}  # nothing was read until here
-        slow.until(lambda: ends <= set(slow.ids()))
-        assert slow.ids("safety.") == journal_ids(server.store, "safety.")
-        assert sum(_lost(slow)) > 0
-        others = len(journal_ids(server.store)) - len(journal_ids(server.store, "safety."))
-        assert len(slow.ids()) - len(slow.ids("safety.")) + sum(_lost(slow)) <= others
-        assert slow.ids() == sorted(set(slow.ids()), key=position_of)
-        slow.close()
-
-
-def test_closing_ends_the_response_cleanly(state: Path) -> None:
-    with Server(state) as server:
-        reader = Reader(server.port)
-        server.close()
-        reader.until(lambda: reader.ended)
-        with closing(socket.create_connection(("127.0.0.1", server.port))) as late:
-            late.sendall(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert late.recv(1000).startswith(b"HTTP/1.1 503")
-        reader.close()
 
 
 def test_many_readers_of_one_stream_are_served(state: Path) -> None:

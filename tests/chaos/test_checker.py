@@ -224,7 +224,7 @@ GOOD = (
     a_retry_that_is_answered_as_before, an_unknown_release_may_come_later, locked_again_by_its_holder,
     waited_in_turn, by_the_stores_clock, counted, taken_back_and_decided_again,
     left_the_queue_when_its_deadline_passed, given_up_and_cancelled, reported_while_the_gate_was_away,
-    ran_without_the_gate, given_up_by_a_process_that_was_killed,
+    ran_without_the_gate, given_up_by_a_process_that_was_killed, light_call_again_when_its_time_has_run_out,
 )  # fmt: skip
 
 

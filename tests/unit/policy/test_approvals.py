@@ -73,16 +73,6 @@ def test_overridden_block_counts_only_for_the_content_that_was_shown(world: Worl
     assert (runs.proceed, runs.params) == (True, None)
 
 
-def test_denied_call_is_blocked(world: World) -> None:
-    asked = world.ask("mira", "asked", ON, params=ONE)
-    assert world.gate.deny(asked.id, by="person").ok
-    world.after(5)
-    decision = world.ask("mira", "asked", ON, params=ONE)
-    assert decision.verdict is BLOCK
-    assert "refused" in (decision.warning or "")
-    assert not world.gate.approve(asked.id).ok
-
-
 def test_unanswered_question_expires(world: World) -> None:
     asked = world.ask("mira", "asked", ON, params=ONE)
     world.after(3700)

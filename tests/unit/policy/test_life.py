@@ -169,16 +169,6 @@ def test_without_a_call_id_a_call_is_not_idempotent(world: World) -> None:
     assert second.id != first.id
 
 
-def test_first_report_counts(world: World) -> None:
-    decision = world.ask("mira", "send3", ON)
-    assert world.end("mira", decision, "done").ok
-    second = world.end("mira", decision, "failed")
-    assert (second.ok, second.state) == (False, State.DONE)
-    assert "first report" in (second.note or "")
-    assert world.end("mira", decision, "done").ok  # the same again does no harm
-    assert Kind.RECENT in kinds(world.ask("doug", "send3", ON, params=TWO))
-
-
 def test_first_of_two_unknown_reports_counts(world: World) -> None:
     decision = world.ask("mira", "act3", "plan")
     assert world.end("mira", decision, "unknown").ok
@@ -233,17 +223,6 @@ def test_outcome_of_a_report(world: World, result: Any, outcome: str | None, sta
     assert world.gate.complete("mira", id=decision.id, result=result, outcome=outcome).state is state
 
 
-def test_a_report_by_tool_and_params_ends_the_oldest(world: World) -> None:
-    first = world.ask("mira", "send3", ON, params=ONE, call_id=None)
-    second = world.ask("mira", "send2", ON, params=ONE, call_id=None)
-    third = world.ask("mira", "send3", ON, params=ONE, call_id=None)
-    for decision in (first, third):
-        report = world.gate.complete("mira", tool="send3", params={"on": ON, **ONE})
-        assert (report.ok, report.id) == (True, decision.id)
-    assert not world.gate.complete("mira", tool="send3", params={"on": ON, **ONE}).ok
-    assert world.gate.complete("mira", tool="send2", params={"on": ON, **ONE}).id == second.id
-
-
 def test_a_report_by_tool_and_params_of_a_call_with_an_id(world: World) -> None:
     decision = world.ask("mira", "send3", ON, params=ONE)
     assert world.gate.complete("mira", tool="send3", params={"on": ON, **ONE}).id == decision.id
@@ -255,13 +234,6 @@ def test_a_late_report_by_tool_and_params(world: World) -> None:
     world.ask("doug", "send3", ON, params=TWO)
     report = world.gate.complete("mira", tool="send3", params={"on": ON, **ONE})
     assert (report.ok, report.id, report.late) == (True, decision.id, True)
-
-
-def test_a_report_is_journalled(world: World) -> None:
-    decision = world.ask("mira", "send3", ON)
-    world.gate.complete("mira", id=decision.id, result={"sent": 1})
-    entry = world.gate.entries()[-1]
-    assert (entry.event, entry.action, entry.outcome, entry.session) == (Event.COMPLETE, decision.id, "done", "mira")
 
 
 @pytest.mark.parametrize("tier", [3, 4])
@@ -297,12 +269,6 @@ def test_unknown_can_be_resolved(world: World, happened: bool, verdict: Verdict)
     assert decision.verdict is verdict
     assert Kind.UNKNOWN not in kinds(decision)
     assert not world.gate.resolve(opened.id, happened=happened).ok
-
-
-def test_only_an_unknown_can_be_resolved(world: World) -> None:
-    opened = world.ask("doug", "send4", ON)
-    assert not world.gate.resolve(opened.id, happened=True).ok
-    assert not world.gate.resolve(12345, happened=True).ok
 
 
 def test_a_contrary_commitment_that_is_done_does_not_end_it(world: World) -> None:
@@ -531,16 +497,6 @@ def test_complete_never_closes_a_lock(world: World) -> None:
     assert not world.gate.complete("mira", context_key=f"doc:{ON}").ok
     assert not world.gate.complete("mira", id=lock.id).ok
     assert len(world.gate.status().locks) == 1
-
-
-def test_renewing_moves_the_end(world: World) -> None:
-    opened = world.ask("doug", "act4", ON)
-    for _ in range(10):
-        world.after(200)
-        assert world.gate.renew("doug", opened.id).ok
-    assert world.ask("mira", "act4", ON).verdict is BLOCK
-    world.after(301)
-    assert Kind.UNKNOWN in kinds(world.ask("mira", "act4", ON))
 
 
 def test_late_renewal_is_accepted_if_no_other_session_has_opened(world: World) -> None:
