@@ -250,31 +250,16 @@ def test_command_opens_the_console_of_a_server_that_requires_tokens(tmp_path: Pa
 @pytest.mark.parametrize(
     "path",
     [
-        "/console/action/9223372036854775808",
-        f"/console/action/{'9' * 40}",
-        f"/console/action/{'9' * 5000}",
-        "/console/action/-1",
-        "/console/lanes?span=nan",
-        "/console/lanes?span=inf&end=1e308",
-        "/console/lanes?span=1&end=0.5",
-        "/console/lanes?end=99999999999",
-        "/console/lanes?span=1_000",
-        "/console/key?name=%ED%A0%80",
-        "/console/key?name=%00%0d%0aSet-Cookie:x",
-        "/console/key?name=" + "%F0%9F%98%80" * 200,
-        "/console/search?q=%22",
-        "/console/search?q=a%20NEAR%20(b",
-        "/console/search?q=%00*%00",
-        "/console/search?q=" + "%22a" * 300,
-        "/console?namespace=%0d%0aSet-Cookie:%20x=y",
-        "/console?namespace=..%2f..",
-        "/console/live?page=answer",
-        "/console/live?page=&namespace=%00",
-        "/console//evil.example/",
-        "/console/",
-        "/console/nowhere",
+        "/console/action/9223372036854775808", f"/console/action/{'9' * 40}", f"/console/action/{'9' * 5000}",
+        "/console/action/-1", "/console/lanes?span=nan", "/console/lanes?span=inf&end=1e308",
+        "/console/lanes?span=1&end=0.5", "/console/lanes?end=99999999999", "/console/lanes?span=1_000",
+        "/console/key?name=%ED%A0%80", "/console/key?name=%00%0d%0aSet-Cookie:x",
+        "/console/key?name=" + "%F0%9F%98%80" * 200, "/console/search?q=%22", "/console/search?q=a%20NEAR%20(b",
+        "/console/search?q=%00*%00", "/console/search?q=" + "%22a" * 300, "/console?namespace=%0d%0aSet-Cookie:%20x=y",
+        "/console?namespace=..%2f..", "/console/live?page=answer", "/console/live?page=&namespace=%00",
+        "/console//evil.example/", "/console/", "/console/nowhere",
     ],
-)
+)  # fmt: skip
 def test_malformed_address_gets_a_page_and_no_server_error(server: Server, anna: Visitor, path: str) -> None:
     page = anna.get(path)
     assert page.status in (200, 303, 307, 400, 404), (page.status, page.text[:300])

@@ -29,16 +29,12 @@ from tests.support.serving import Server, serving
 
 HOME = "/home/x"
 SPELLINGS = [
-    {"command": "echo z > ~/notes.md"},
-    {"command": "echo z > $HOME/notes.md"},
-    {"command": 'echo z > "${HOME}/notes.md"'},
-    {"command": "cd && echo z > notes.md"},
-    {"command": "cd ~/work/.. && echo z > notes.md"},
-    {"command": "echo z > ~/../x/notes.md"},
-    {"file_path": "~/notes.md", "content": "z"},
-    {"file_path": "$HOME/notes.md", "content": "z"},
+    {"command": "echo z > ~/notes.md"}, {"command": "echo z > $HOME/notes.md"},
+    {"command": 'echo z > "${HOME}/notes.md"'}, {"command": "cd && echo z > notes.md"},
+    {"command": "cd ~/work/.. && echo z > notes.md"}, {"command": "echo z > ~/../x/notes.md"},
+    {"file_path": "~/notes.md", "content": "z"}, {"file_path": "$HOME/notes.md", "content": "z"},
     {"path": "~/./notes.md", "content": "z"},
-]
+]  # fmt: skip
 
 
 def call(params: dict[str, Any], who: str = "b", **more: Any) -> Call:

@@ -284,19 +284,12 @@ def test_queries_and_paths_are_read_strictly(server: Server, approver: str, meth
 @pytest.mark.parametrize(
     ("method", "path", "status", "allow"),
     [
-        ("GET", "/intercept", 405, "POST"),
-        ("PUT", "/lock/x", 405, "DELETE"),
-        ("DELETE", "/lock", 405, "POST"),
-        ("POST", "/status", 405, "GET"),
-        ("PATCH", "/events", 405, "POST, GET"),
-        ("POST", "/docs", 405, "GET"),
-        ("GET", "/approvals/5", 405, "POST"),
-        ("GET", "/nowhere", 404, None),
-        ("POST", "/intercept/", 404, None),
-        ("POST", "/Intercept", 404, None),
-        ("POST", "//intercept", 404, None),
+        ("GET", "/intercept", 405, "POST"), ("PUT", "/lock/x", 405, "DELETE"), ("DELETE", "/lock", 405, "POST"),
+        ("POST", "/status", 405, "GET"), ("PATCH", "/events", 405, "POST, GET"), ("POST", "/docs", 405, "GET"),
+        ("GET", "/approvals/5", 405, "POST"), ("GET", "/nowhere", 404, None), ("POST", "/intercept/", 404, None),
+        ("POST", "/Intercept", 404, None), ("POST", "//intercept", 404, None),
     ],
-)
+)  # fmt: skip
 def test_unknown_path_or_method_is_refused(
     server: Server, method: str, path: str, status: int, allow: str | None
 ) -> None:

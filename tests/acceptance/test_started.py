@@ -54,12 +54,9 @@ SAYS: dict[str, tuple[str, int, str]] = {
 }
 """What follows each command, its exit code, and something that it says."""
 AT_TERMINAL = {
-    "approve": ("{call}", "Approved"),
-    "deny": ("{call}", "Refused"),
-    "resolve": ("{lost} --happened", "Settled"),
-    "release": ("doc:plan", "Released"),
-    "watch": ("--once", "payment:globex"),
-}
+    "approve": ("{call}", "Approved"), "deny": ("{call}", "Refused"), "resolve": ("{lost} --happened", "Settled"),
+    "release": ("doc:plan", "Released"), "watch": ("--once", "payment:globex"),
+}  # fmt: skip
 """For each command that needs a person or a terminal: its arguments, and a text of its output."""
 ELSEWHERE = {
     "mcp", "stdio",  # below

@@ -275,15 +275,12 @@ def test_declared_commitment_may_last_longer_than_thirty_days(desk: Desk) -> Non
 @pytest.mark.parametrize(
     ("declared", "at"),
     [
-        (Commits("perhaps"), "commits.side"),
-        (Commits(""), "commits.side"),
-        (Commits("accept", until=float("inf")), "commits.until"),
-        (Commits("accept", until=-3), "commits.until"),
-        (Commits("accept", until=True), "commits.until"),
-        (Commits("accept", what="x" * 300), "commits.what"),
+        (Commits("perhaps"), "commits.side"), (Commits(""), "commits.side"),
+        (Commits("accept", until=float("inf")), "commits.until"), (Commits("accept", until=-3), "commits.until"),
+        (Commits("accept", until=True), "commits.until"), (Commits("accept", what="x" * 300), "commits.what"),
         ({"side": "accept"}, "commits"),
     ],
-)
+)  # fmt: skip
 def test_invalid_declaration_is_refused(clock: ManualClock, declared: Any, at: str) -> None:
     with pytest.raises(ConfigError) as error:
         Desk(MemoryStore(clock=clock), clock).ask("mira/chat", "update_document", document_id="d1", commits=declared)

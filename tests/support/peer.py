@@ -12,14 +12,8 @@ Script = Callable[["Request"], None]
 """Answers one request by writing to ``request.peer``'s connection; raising ``Hang`` leaves it without an answer."""
 
 DECISION = {
-    "proceed": True,
-    "tier": 3,
-    "contextKey": "doc:plan",
-    "id": 7,
-    "verdict": "allow",
-    "contextKeys": [],
-    "rule": "",
-}
+    "proceed": True, "tier": 3, "contextKey": "doc:plan", "id": 7, "verdict": "allow", "contextKeys": [], "rule": "",
+}  # fmt: skip
 
 
 class Request:

@@ -35,13 +35,10 @@ def test_every_case_runs_in_every_round_and_counts_on() -> None:
 @pytest.mark.parametrize(
     ("line", "met"),
     [
-        (Line("x", 1.0, "x"), None),
-        (Line("x", 1.0, "x", 1.0), True),
-        (Line("x", 1.1, "x", 1.0), False),
-        (Line("x", 10, "x", 10, "at least"), True),
-        (Line("x", 9, "x", 10, "at least"), False),
+        (Line("x", 1.0, "x"), None), (Line("x", 1.0, "x", 1.0), True), (Line("x", 1.1, "x", 1.0), False),
+        (Line("x", 10, "x", 10, "at least"), True), (Line("x", 9, "x", 10, "at least"), False),
     ],
-)
+)  # fmt: skip
 def test_a_target_is_met_or_missed(line: Line, met: bool | None) -> None:
     assert line.met is met
 

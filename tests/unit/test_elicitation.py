@@ -20,12 +20,9 @@ def test_form_shows_the_length_of_truncated_arguments() -> None:
 @pytest.mark.parametrize(
     ("action", "approve", "said"),
     [
-        ("accept", True, True),
-        ("accept", False, False),
-        ("decline", True, False),
-        ("cancel", True, None),
+        ("accept", True, True), ("accept", False, False), ("decline", True, False), ("cancel", True, None),
         (None, True, None),
     ],
-)
+)  # fmt: skip
 def test_only_an_accepted_form_with_a_yes_approves(action: str | None, approve: bool, said: bool | None) -> None:
     assert agreed(action, approve=approve) is said

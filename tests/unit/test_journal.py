@@ -391,28 +391,17 @@ ENTRY = Entry(
 @pytest.mark.parametrize(
     ("wanted", "passes"),
     [
-        (ALL, True),
-        (EntryFilter(namespace="team"), True),
-        (EntryFilter(namespace="default"), False),
-        (EntryFilter(session="mira/chat"), True),
-        (EntryFilter(session="mira"), False),
-        (EntryFilter(session="mira/*"), True),
-        (EntryFilter(tool="mcp__*__send"), True),
-        (EntryFilter(tool="mcp__*__read"), False),
-        (EntryFilter(tool="*mail*"), True),
-        (EntryFilter(tool="mcp__mail__send*send"), False),
-        (EntryFilter(key="thread:1"), True),
-        (EntryFilter(key="email:*"), True),
-        (EntryFilter(key="[e]mail:*"), False),
-        (EntryFilter(event="complete"), False),
-        (EntryFilter(verdict="warn"), True),
-        (EntryFilter(tier=3), True),
-        (EntryFilter(tier=4), False),
-        (EntryFilter(since=50, until=50), True),
-        (EntryFilter(since=51), False),
+        (ALL, True), (EntryFilter(namespace="team"), True), (EntryFilter(namespace="default"), False),
+        (EntryFilter(session="mira/chat"), True), (EntryFilter(session="mira"), False),
+        (EntryFilter(session="mira/*"), True), (EntryFilter(tool="mcp__*__send"), True),
+        (EntryFilter(tool="mcp__*__read"), False), (EntryFilter(tool="*mail*"), True),
+        (EntryFilter(tool="mcp__mail__send*send"), False), (EntryFilter(key="thread:1"), True),
+        (EntryFilter(key="email:*"), True), (EntryFilter(key="[e]mail:*"), False),
+        (EntryFilter(event="complete"), False), (EntryFilter(verdict="warn"), True), (EntryFilter(tier=3), True),
+        (EntryFilter(tier=4), False), (EntryFilter(since=50, until=50), True), (EntryFilter(since=51), False),
         (EntryFilter(until=49), False),
     ],
-)
+)  # fmt: skip
 def test_filter_passes_matching_entries(wanted: EntryFilter, passes: bool) -> None:
     assert wanted.passes(ENTRY) is passes
 

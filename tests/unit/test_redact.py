@@ -370,21 +370,13 @@ def test_time_for_many_commands_on_a_line_grows_with_its_length(piece: str) -> N
 @pytest.mark.parametrize(
     ("text", "quoted"),
     [
-        ("session-2", '"session-2"'),
-        ("", '""'),
-        ('a" or "b', "\"a' or 'b\""),
-        ("a “b” c", "\"a 'b' c\""),
-        ("a\nb\r\n\tc\x00\x1b[31m", '"a b c[31m"'),
-        ("a\u202eb\u2066c\u200bd\ufeffe", '"abcde"'),
-        ("a\U000e0041\U000e0042b\ufe0f\U000e0101", '"ab"'),
-        ("a\ud800b\ue000", '"ab"'),
-        ("a\u2028b\u2029c\x85d", '"a b c d"'),
-        ("Größe 日本語 🙂", '"Größe 日本語 🙂"'),
-        ("x" * 81, '"' + "x" * 79 + '…"'),
-        ("x" * 80, '"' + "x" * 80 + '"'),
-        ("\u200b" * 10_000 + "hidden", '"…"'),
+        ("session-2", '"session-2"'), ("", '""'), ('a" or "b', "\"a' or 'b\""), ("a “b” c", "\"a 'b' c\""),
+        ("a\nb\r\n\tc\x00\x1b[31m", '"a b c[31m"'), ("a\u202eb\u2066c\u200bd\ufeffe", '"abcde"'),
+        ("a\U000e0041\U000e0042b\ufe0f\U000e0101", '"ab"'), ("a\ud800b\ue000", '"ab"'),
+        ("a\u2028b\u2029c\x85d", '"a b c d"'), ("Größe 日本語 🙂", '"Größe 日本語 🙂"'), ("x" * 81, '"' + "x" * 79 + '…"'),
+        ("x" * 80, '"' + "x" * 80 + '"'), ("\u200b" * 10_000 + "hidden", '"…"'),
     ],
-)
+)  # fmt: skip
 def test_text_is_quoted(text: str, quoted: str) -> None:
     assert quote(text) == quoted
 

@@ -205,13 +205,10 @@ def test_calls_without_params_are_counted(body: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("params", "cut"),
     [
-        ({"a": "x"}, 0),
-        ({"a": "x" * 10 + "… (500 characters)"}, 1),
-        ({"a": "[redacted]"}, 1),
-        ({"a": {"b": ["x", "… (7 more)"]}}, 1),
-        ({"a": {"…": "(7 more)"}}, 1),
+        ({"a": "x"}, 0), ({"a": "x" * 10 + "… (500 characters)"}, 1), ({"a": "[redacted]"}, 1),
+        ({"a": {"b": ["x", "… (7 more)"]}}, 1), ({"a": {"…": "(7 more)"}}, 1),
     ],
-)
+)  # fmt: skip
 def test_calls_with_truncated_params_are_counted(params: dict[str, Any], cut: int) -> None:
     assert tried([call(0, "a", "t", params)], NOTE).cut == cut
 

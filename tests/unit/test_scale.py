@@ -192,14 +192,10 @@ def test_costs_of_a_request_and_of_a_batch_are_separated() -> None:
 @pytest.mark.parametrize(
     ("ratios", "others", "within", "judged"),
     [
-        ((1.0, 1.0, 1.0), 0.0, True, True),
-        ((1.39, 0.72, 2.4), 0.0, True, True),
-        ((1.6, 1.0, 1.0), 0.0, False, True),
-        ((1.0, 0.5, 1.0), 0.0, False, True),
-        ((1.0, 1.0, 3.0), 0.0, False, True),
-        ((1.0, 1.0, 3.0), 1.2, False, False),
+        ((1.0, 1.0, 1.0), 0.0, True, True), ((1.39, 0.72, 2.4), 0.0, True, True), ((1.6, 1.0, 1.0), 0.0, False, True),
+        ((1.0, 0.5, 1.0), 0.0, False, True), ((1.0, 1.0, 3.0), 0.0, False, True), ((1.0, 1.0, 3.0), 1.2, False, False),
     ],
-)
+)  # fmt: skip
 def test_wrong_simulation_is_noticed(ratios: Sequence[float], others: float, within: bool, judged: bool) -> None:
     run = Run("x", "sqlite", "server", 1, None, 1, others=others, calls=100, p50=0.01, p99=0.02)
     rate, half, tail = ratios

@@ -19,20 +19,13 @@ def judged(params: bytes, more: bytes = b"") -> Classification:
 @pytest.mark.parametrize(
     ("params", "tier"),
     [
-        (b'{"a": 1e999}', 2),
-        (b'{"a": NaN}', 2),
-        (b'{"a": "\\udfff"}', 2),
-        (b'{"a": "\xff"}', 2),
-        (b'{"\xff": 1}', 2),
-        (b'{"action": "channel-delete", "action": "read"}', 4),
-        (b'{"action": "read", "action": "channel-delete"}', 4),
-        (b'{"a": {"b": 1, "b": 2}}', 2),
-        (b'{"a": %b}' % b",".join([b"1"]).join([b"[", b"]"]), 2),
-        (b"{%b}" % b",".join([b'"a": 1'] * 9), 3),
-        (b'{"a": ' + b"[" * DEEP + b"]" * DEEP + b"}", 3),
+        (b'{"a": 1e999}', 2), (b'{"a": NaN}', 2), (b'{"a": "\\udfff"}', 2), (b'{"a": "\xff"}', 2), (b'{"\xff": 1}', 2),
+        (b'{"action": "channel-delete", "action": "read"}', 4), (b'{"action": "read", "action": "channel-delete"}', 4),
+        (b'{"a": {"b": 1, "b": 2}}', 2), (b'{"a": %b}' % b",".join([b"1"]).join([b"[", b"]"]), 2),
+        (b"{%b}" % b",".join([b'"a": 1'] * 9), 3), (b'{"a": ' + b"[" * DEEP + b"]" * DEEP + b"}", 3),
         (b'{"a":' * DEEP + b"1" + b"}" * DEEP, 3),
     ],
-)
+)  # fmt: skip
 def test_32_b6_gravest_reading_of_unclean_params_counts(params: bytes, tier: int) -> None:
     assert judged(params).tier == tier
 

@@ -381,21 +381,14 @@ def test_a_call_is_tried_again_under_its_call_id(clients: Clients) -> None:
 @pytest.mark.parametrize(
     ("act", "count"),
     [
-        (lambda c: c.intercept(MAIL), 2),
-        (lambda c: c.lock("mira", "k"), 2),
-        (lambda c: c.renew("mira", 7), 2),
-        (lambda c: c.complete("mira", id=7), 2),
-        (lambda c: c.status(), 2),
-        (lambda c: c.complete("mira", context_key="k"), 1),
-        (lambda c: c.handle(wire.Complete(instance="mira")), 1),
-        (lambda c: c.complete("mira", tool="post", params={}), 1),
-        (lambda c: c.release("mira", "k"), 1),
-        (lambda c: c.resolve(7, happened=True), 1),
-        (lambda c: c.approve(7), 1),
-        (lambda c: c.deny(7), 1),
+        (lambda c: c.intercept(MAIL), 2), (lambda c: c.lock("mira", "k"), 2), (lambda c: c.renew("mira", 7), 2),
+        (lambda c: c.complete("mira", id=7), 2), (lambda c: c.status(), 2),
+        (lambda c: c.complete("mira", context_key="k"), 1), (lambda c: c.handle(wire.Complete(instance="mira")), 1),
+        (lambda c: c.complete("mira", tool="post", params={}), 1), (lambda c: c.release("mira", "k"), 1),
+        (lambda c: c.resolve(7, happened=True), 1), (lambda c: c.approve(7), 1), (lambda c: c.deny(7), 1),
         (lambda c: c.emit({"type": "x"}), 1),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("kept", [False, True])
 def test_only_repeatable_requests_are_sent_again(
     clients: Clients, act: Callable[[CallosumClient], Any], count: int, kept: bool
@@ -517,17 +510,11 @@ def dead() -> str:
 @pytest.mark.parametrize(
     ("table", "tool", "highest", "tier", "runs"),
     [
-        ({"look": 0}, "look", 2, 0, True),
-        ({"look": 2}, "look", 2, 2, True),
-        ({"look": 3}, "look", 2, 3, False),
-        ({"look": 4}, "look", 2, 4, False),
-        ({"look": 0}, "unknown", 2, 3, False),
-        ({"bash": 0}, "bash", 2, 3, False),
-        ({"look": 1}, "look", 0, 1, False),
-        ({"look": 3}, "look", 3, 3, True),
-        (None, "look", 2, 3, False),
+        ({"look": 0}, "look", 2, 0, True), ({"look": 2}, "look", 2, 2, True), ({"look": 3}, "look", 2, 3, False),
+        ({"look": 4}, "look", 2, 4, False), ({"look": 0}, "unknown", 2, 3, False), ({"bash": 0}, "bash", 2, 3, False),
+        ({"look": 1}, "look", 0, 1, False), ({"look": 3}, "look", 3, 3, True), (None, "look", 2, 3, False),
     ],
-)
+)  # fmt: skip
 def test_fallback_table_decides_without_a_gate(
     clients: Clients, dead: str, table: Any, tool: str, highest: int, tier: int, runs: bool
 ) -> None:

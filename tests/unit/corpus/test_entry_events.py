@@ -210,14 +210,10 @@ def test_call_without_a_lease_emits_no_lease_event(world: World, tool: str) -> N
 @pytest.mark.parametrize(
     ("by", "channel", "shown_channel"),
     [
-        ("anna", "console", "console"),
-        ("", "cli", "cli"),
-        ("anna", "", ""),
-        ("anna (ops)", "chat", "chat"),
-        ("anna (ops)", "", ""),
-        ("", "", ""),
+        ("anna", "console", "console"), ("", "cli", "cli"), ("anna", "", ""), ("anna (ops)", "chat", "chat"),
+        ("anna (ops)", "", ""), ("", "", ""),
     ],
-)
+)  # fmt: skip
 def test_answer_of_a_person_has_its_event(world: World, by: str, channel: str, shown_channel: str) -> None:
     for verb, name in ((world.gate.approve, "safety.approved"), (world.gate.deny, "safety.denied")):
         decision = world.ask("mira", "asked", name)

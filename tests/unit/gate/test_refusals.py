@@ -155,13 +155,10 @@ def test_refusal_is_read_only_once_its_line_is_complete(home: Path, refused: Ref
 @pytest.mark.parametrize(
     ("session", "call"),
     [
-        (f"claude-code/{SESSION[:-1]}*", CALL),
-        ("claude-code/../../x", CALL),
-        (f"claude-code/{SESSION}:..", CALL),
-        (f"claude-code/{SESSION}", 'x"'),
-        (f"claude-code/{SESSION}", "toolu\n"),
+        (f"claude-code/{SESSION[:-1]}*", CALL), ("claude-code/../../x", CALL), (f"claude-code/{SESSION}:..", CALL),
+        (f"claude-code/{SESSION}", 'x"'), (f"claude-code/{SESSION}", "toolu\n"),
     ],
-)
+)  # fmt: skip
 def test_names_that_no_host_gives_are_not_searched(home: Path, refused: Refusals, session: str, call: str) -> None:
     claude(home, entry(call, **ESC))
     assert not refused(action(session), call)
@@ -250,15 +247,12 @@ def test_call_that_a_person_declined_in_codex_is_recognised(
 @pytest.mark.parametrize(
     ("output", "more"),
     [
-        ("Wall time: 0.1 seconds\naborted by user", {}),
-        (f"Chunk ID: 1\nOutput:\n{DECLINED}", {}),
-        (DECLINED, {"tool": "mcp_tool"}),
-        (DECLINED, {"namespace": "mcp__mail"}),
-        ("patch rejected by user", {}),
+        ("Wall time: 0.1 seconds\naborted by user", {}), (f"Chunk ID: 1\nOutput:\n{DECLINED}", {}),
+        (DECLINED, {"tool": "mcp_tool"}), (DECLINED, {"namespace": "mcp__mail"}), ("patch rejected by user", {}),
         ([{"text": DECLINED}], {}),
     ],
     ids=["cancelled or interrupted", "printed", "another tool", "a server's tool", "a patch's words", "a list"],
-)
+)  # fmt: skip
 def test_other_codex_results_are_not_refusals(
     home: Path, refused: Refusals, output: object, more: dict[str, Any]
 ) -> None:

@@ -71,14 +71,11 @@ def test_second_installation_still_restores_the_original(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"{", "cannot be read as JSON"),
-        (b'{"a": 1} // mine\n', "by hand"),
-        (b"[1]", "expected an object, got list"),
-        (b'{"a": 1, "a": 2}', "'a' occurs twice"),
-        (b"\xff\xfe{}", "cannot be read as JSON"),
+        (b"{", "cannot be read as JSON"), (b'{"a": 1} // mine\n', "by hand"), (b"[1]", "expected an object, got list"),
+        (b'{"a": 1, "a": 2}', "'a' occurs twice"), (b"\xff\xfe{}", "cannot be read as JSON"),
         (b"[" * 100_000, "nested too deeply"),
     ],
-)
+)  # fmt: skip
 def test_invalid_settings_file_is_refused_and_left_untouched(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "settings.json"
     path.write_bytes(content)

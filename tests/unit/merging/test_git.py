@@ -118,16 +118,12 @@ def test_doctor_says_that_nothing_is_merged(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda text: "",
-        lambda text: text.replace("mine\n", "1\n"),
-        lambda text: text.replace("theirs\n", ""),
-        lambda text: text.replace("theirs\n", "theirs\ntheirs\n"),
-        lambda text: text.replace("5\n", ""),
-        lambda text: f"{text}import os\n",
-        lambda text: text.replace("5\n6\n", "6\n5\n"),
+        lambda text: "", lambda text: text.replace("mine\n", "1\n"), lambda text: text.replace("theirs\n", ""),
+        lambda text: text.replace("theirs\n", "theirs\ntheirs\n"), lambda text: text.replace("5\n", ""),
+        lambda text: f"{text}import os\n", lambda text: text.replace("5\n6\n", "6\n5\n"),
         lambda text: "theirs\n" + text.replace("theirs\n", ""),
     ],
-)
+)  # fmt: skip
 def test_merge_that_does_not_hold_each_change_once_is_thrown_away(tmp_path: Path, wrong: Callable[[str], str]) -> None:
     def merged(text: str) -> MergeResult | None:
         (tmp_path / "text").write_text(text)

@@ -96,18 +96,12 @@ def test_edit_is_apart_with_three_lines_between() -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("/p/.env", "x"),
-        ("/p/.env.local", "x"),
-        ("/home/a/.ssh/config", "x"),
-        ("/p/server.pem", "x"),
-        ("/p/my-credentials.json", "x"),
-        ("/p/a.txt", "-----BEGIN RSA PRIVATE KEY-----"),
-        ("/p/a.py", 'TOKEN = "ghp_0123456789abcdefghij"'),
-        ("/p/a.yml", "db:\n  password: correcthorse"),
-        ("/p/a.py", "api_key='abcdefghijkl'"),
-        ("/p/a.cfg", "url = postgres://ann:hunter22@db/x"),
+        ("/p/.env", "x"), ("/p/.env.local", "x"), ("/home/a/.ssh/config", "x"), ("/p/server.pem", "x"),
+        ("/p/my-credentials.json", "x"), ("/p/a.txt", "-----BEGIN RSA PRIVATE KEY-----"),
+        ("/p/a.py", 'TOKEN = "ghp_0123456789abcdefghij"'), ("/p/a.yml", "db:\n  password: correcthorse"),
+        ("/p/a.py", "api_key='abcdefghijkl'"), ("/p/a.cfg", "url = postgres://ann:hunter22@db/x"),
     ],
-)
+)  # fmt: skip
 def test_looks_secret(path: str, text: str) -> None:
     assert looks_secret(path, text)
 

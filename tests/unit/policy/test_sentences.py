@@ -15,13 +15,10 @@ from callosum.policy.sentence import PARAGRAPH, WORDS, details_of, sentence, wor
 
 LISTED = Path(__file__).with_name("sentences.txt")
 KEYS = {
-    Kind.HELD: ("message", "email:alice@example.com"),
-    Kind.RECENT: ("message", "thread:andy:msg-500"),
-    Kind.DUPLICATE: ("send_email", "email:alice@example.com"),
-    Kind.STALE: ("edit", "file:/repo/README.md"),
-    Kind.OPPOSED: ("calendar_respond", "event:review-7"),
-    Kind.UNKNOWN: ("pay_invoice", "payment:inv-7"),
-}
+    Kind.HELD: ("message", "email:alice@example.com"), Kind.RECENT: ("message", "thread:andy:msg-500"),
+    Kind.DUPLICATE: ("send_email", "email:alice@example.com"), Kind.STALE: ("edit", "file:/repo/README.md"),
+    Kind.OPPOSED: ("calendar_respond", "event:review-7"), Kind.UNKNOWN: ("pay_invoice", "payment:inv-7"),
+}  # fmt: skip
 """A tool and a key for each kind of conflict."""
 VERDICTS = (Verdict.WARN, Verdict.CONFIRM, Verdict.ASK, Verdict.BLOCK)
 TIERS = {Verdict.WARN: 3, Verdict.CONFIRM: 3, Verdict.ASK: 4, Verdict.BLOCK: 4}

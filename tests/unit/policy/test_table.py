@@ -13,12 +13,9 @@ ON = "plan"
 
 # PROTOCOL section 5. A blank is "allow".
 TABLE = {
-    0: {},
-    1: {Kind.STALE: WARN},
-    2: {Kind.DUPLICATE: WARN, Kind.STALE: WARN},
-    3: dict.fromkeys(Kind, WARN),
+    0: {}, 1: {Kind.STALE: WARN}, 2: {Kind.DUPLICATE: WARN, Kind.STALE: WARN}, 3: dict.fromkeys(Kind, WARN),
     4: dict.fromkeys(Kind, BLOCK),
-}
+}  # fmt: skip
 CELLS = [(tier, kind, TABLE[tier].get(kind, ALLOW)) for tier in TABLE for kind in Kind]
 
 

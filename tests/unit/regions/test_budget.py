@@ -39,16 +39,11 @@ def test_brief_is_rendered_as_text() -> None:
 @pytest.mark.parametrize(
     ("text", "least", "most"),
     [
-        ("", 0, 0),
-        ("a", 1, 1),
-        ("The quick brown fox jumps over the lazy dog.", 10, 20),
-        ("file:/home/mira/repo/src/app.py", 9, 20),
-        ("1795312064557441", 6, 16),
-        ("東京都庁に連絡", 7, 14),
-        ("🚀🚀🚀", 3, 9),
+        ("", 0, 0), ("a", 1, 1), ("The quick brown fox jumps over the lazy dog.", 10, 20),
+        ("file:/home/mira/repo/src/app.py", 9, 20), ("1795312064557441", 6, 16), ("東京都庁に連絡", 7, 14), ("🚀🚀🚀", 3, 9),
         ("\ud800", 1, 1),
     ],
-)
+)  # fmt: skip
 def test_tokens_are_estimated_on_the_safe_side(text: str, least: int, most: int) -> None:
     """``least``: tokenizers hardly go below it; ``most``: they never exceed it."""
     assert least <= tokens(text) <= most

@@ -465,18 +465,13 @@ def test_threads_can_make_briefs_at_once(world: World, prefrontal: Prefrontal) -
 @pytest.mark.parametrize(
     ("options", "at"),
     [
-        ({"instance": ""}, "instance"),
-        ({"instance": "a\nb"}, "instance"),
-        ({"instance": "a", "session": ""}, "session"),
-        ({"instance": "a", "namespace": "x" * 300}, "namespace"),
-        ({"instance": "a", "keys": [""]}, "key"),
-        ({"instance": "a", "keys": [5]}, "key"),
-        ({"instance": "a", "keys": ["k" * 2000]}, "key"),
-        ({"instance": "a", "keys": ["k"] * 33}, "key"),
-        ({"instance": "a", "cwd": ""}, "cwd"),
-        ({"instance": "a", "cwd": "/" * 5000}, "cwd"),
+        ({"instance": ""}, "instance"), ({"instance": "a\nb"}, "instance"),
+        ({"instance": "a", "session": ""}, "session"), ({"instance": "a", "namespace": "x" * 300}, "namespace"),
+        ({"instance": "a", "keys": [""]}, "key"), ({"instance": "a", "keys": [5]}, "key"),
+        ({"instance": "a", "keys": ["k" * 2000]}, "key"), ({"instance": "a", "keys": ["k"] * 33}, "key"),
+        ({"instance": "a", "cwd": ""}, "cwd"), ({"instance": "a", "cwd": "/" * 5000}, "cwd"),
     ],
-)
+)  # fmt: skip
 def test_invalid_input_is_refused_with_its_place(prefrontal: Prefrontal, options: dict[str, object], at: str) -> None:
     with pytest.raises(ConfigError) as refused:
         prefrontal.brief(**options)  # type: ignore[arg-type]

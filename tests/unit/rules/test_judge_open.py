@@ -160,14 +160,10 @@ def test_wrapped_arguments_are_read(tool: str, params: dict[str, Any], tier: int
 
 
 MONEY: list[tuple[str, dict[str, Any], int]] = [
-    ("initiate", {"amount": 5, "iban": "DE1"}, 4),
-    ("frobnicate", {"amount": 5, "paymentMethodId": "c1"}, 4),
-    ("update_limit", {"amount": 5}, 1),
-    ("get_quote", {"amount": 5, "iban": "DE1"}, 0),
-    ("settle_payment", {"id": 5}, 4),
-    ("create_reimbursement", {"id": 5}, 4),
-    ("tip_driver", {"driver_id": 5}, 4),
-]
+    ("initiate", {"amount": 5, "iban": "DE1"}, 4), ("frobnicate", {"amount": 5, "paymentMethodId": "c1"}, 4),
+    ("update_limit", {"amount": 5}, 1), ("get_quote", {"amount": 5, "iban": "DE1"}, 0),
+    ("settle_payment", {"id": 5}, 4), ("create_reimbursement", {"id": 5}, 4), ("tip_driver", {"driver_id": 5}, 4),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("tool", "params", "tier"), MONEY)

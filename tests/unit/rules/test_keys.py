@@ -10,36 +10,16 @@ from callosum.rules.command import patched
 from callosum.rules.template import TemplateError, compile_template
 
 PATHS = [
-    ("/a/b.txt", None, "/a/b.txt"),
-    ("b.txt", "/a", "/a/b.txt"),
-    ("b.txt", "/a/", "/a/b.txt"),
-    ("./b.txt", "/a", "/a/b.txt"),
-    ("../b.txt", "/a/c", "/a/b.txt"),
-    ("/a//b/./c/../d", None, "/a/b/d"),
-    ("/../../x", None, "/x"),
-    ("README.md", None, "README.md"),
-    ("../README.md", None, "../README.md"),
-    ("a/../../b", None, "../b"),
-    ("~/x", "/a", "~/x"),
-    ("/a/b/", None, "/a/b/"),
-    ("/", None, "/"),
-    (".", "/a", "/a/"),
-    ("..", "/a/b", "/a/"),
-    ("file:///a/b", None, "/a/b"),
-    ("file://localhost/a/b", None, "/a/b"),
-    ("C:\\Users\\me\\..\\x.txt", None, "c:/Users/x.txt"),
-    ("c:/x.txt", "/a", "c:/x.txt"),
-    ("x\\y", "C:\\w", "c:/w/x/y"),
-    ("/a/.hidden", None, "/a/.hidden"),
-    ("a\\ b", "/w", "/w/a\\ b"),
-    ("./~/x", None, "./~/x"),
-    ("./~/x", "/a", "/a/~/x"),
-    ("a/../~", None, "./~"),
-    ("./C:\\x", None, "./C:\\x"),
-    (".//c:/", None, "./c:/"),
-    ("./ x", None, "./ x"),
-    ("./\\\\host\\x", None, "./\\\\host\\x"),
-]
+    ("/a/b.txt", None, "/a/b.txt"), ("b.txt", "/a", "/a/b.txt"), ("b.txt", "/a/", "/a/b.txt"),
+    ("./b.txt", "/a", "/a/b.txt"), ("../b.txt", "/a/c", "/a/b.txt"), ("/a//b/./c/../d", None, "/a/b/d"),
+    ("/../../x", None, "/x"), ("README.md", None, "README.md"), ("../README.md", None, "../README.md"),
+    ("a/../../b", None, "../b"), ("~/x", "/a", "~/x"), ("/a/b/", None, "/a/b/"), ("/", None, "/"), (".", "/a", "/a/"),
+    ("..", "/a/b", "/a/"), ("file:///a/b", None, "/a/b"), ("file://localhost/a/b", None, "/a/b"),
+    ("C:\\Users\\me\\..\\x.txt", None, "c:/Users/x.txt"), ("c:/x.txt", "/a", "c:/x.txt"), ("x\\y", "C:\\w", "c:/w/x/y"),
+    ("/a/.hidden", None, "/a/.hidden"), ("a\\ b", "/w", "/w/a\\ b"), ("./~/x", None, "./~/x"),
+    ("./~/x", "/a", "/a/~/x"), ("a/../~", None, "./~"), ("./C:\\x", None, "./C:\\x"), (".//c:/", None, "./c:/"),
+    ("./ x", None, "./ x"), ("./\\\\host\\x", None, "./\\\\host\\x"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "cwd", "wanted"), PATHS)

@@ -33,15 +33,10 @@ def test_urls_have_one_spelling(given: str, wanted: str) -> None:
 
 
 REPOSITORIES = [
-    ("acme/site", "acme/site"),
-    ("site", "site"),
-    ("https://github.com/acme/site.git", "acme/site"),
-    ("https://github.com/acme/site/tree/main", "acme/site"),
-    ("git@github.com:acme/site.git", "acme/site"),
-    ("ssh://git@github.com/acme/site/", "acme/site"),
-    ("", ""),
-    ("/", ""),
-]
+    ("acme/site", "acme/site"), ("site", "site"), ("https://github.com/acme/site.git", "acme/site"),
+    ("https://github.com/acme/site/tree/main", "acme/site"), ("git@github.com:acme/site.git", "acme/site"),
+    ("ssh://git@github.com/acme/site/", "acme/site"), ("", ""), ("/", ""),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "wanted"), REPOSITORIES)

@@ -212,15 +212,11 @@ def test_folder_of_a_worktree_belongs_to_its_repository() -> None:
 @pytest.mark.parametrize(
     ("command", "key"),
     [
-        ("alembic upgrade head", "database:/r/api"),
-        ("terraform apply", "terraform:/r/api"),
-        ("npm run deploy", "deployment:/r/api"),
-        ("npm publish", "package:/r/api"),
-        ("gh pr merge 5", "pr:/r/5"),
-        ("npm run build", "build:/wt/api"),
-        ("docker compose down", "compose:/wt/api"),
+        ("alembic upgrade head", "database:/r/api"), ("terraform apply", "terraform:/r/api"),
+        ("npm run deploy", "deployment:/r/api"), ("npm publish", "package:/r/api"), ("gh pr merge 5", "pr:/r/5"),
+        ("npm run build", "build:/wt/api"), ("docker compose down", "compose:/wt/api"),
     ],
-)
+)  # fmt: skip
 def test_file_outside_the_worktrees_has_one_key(command: str, key: str) -> None:
     """A database, a deployment, a pull request: the same from each worktree. What is built lies within."""
     assert key in keys(command, "/wt/api", worktree=Worktree("/wt", "/r"))
@@ -318,15 +314,11 @@ def call(tool: str, params: dict[str, Any], cwd: str | None = "/w") -> Any:
 @pytest.mark.parametrize(
     "params",
     [
-        {"command": "rm -rf /srv/x"},
-        {"cmd": "rm -rf /srv/x"},
-        {"script": "rm -rf /srv/x"},
-        {"command": ["bash", "-lc", "cd /srv && rm -rf x"]},
-        {"command": ["rm", "-rf", "/srv/x"]},
-        {"command": "rm", "args": ["-rf", "/srv/x"]},
-        {"command": "rm -rf x", "workdir": "/srv"},
+        {"command": "rm -rf /srv/x"}, {"cmd": "rm -rf /srv/x"}, {"script": "rm -rf /srv/x"},
+        {"command": ["bash", "-lc", "cd /srv && rm -rf x"]}, {"command": ["rm", "-rf", "/srv/x"]},
+        {"command": "rm", "args": ["-rf", "/srv/x"]}, {"command": "rm -rf x", "workdir": "/srv"},
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("tool", ["Bash", "exec", "mcp__box__run_shell", "execute_command", "terminal_exec"])
 def test_tools_that_run_commands_are_recognised(tool: str, params: dict[str, Any]) -> None:
     seen = call(tool, params)

@@ -116,14 +116,10 @@ def test_a_plain_call_is_judged_in_few_steps(call: Call) -> None:
 
 
 OPTIONS = [
-    ("ls {n}/src -l", "ls {n}/src -r"),
-    ("ls -la {n}", "ls -ra {n}"),
-    ("mkdir -p build/{n}", "mkdir -v build/{n}"),
-    ("sort -u names-{n}", "sort -r names-{n}"),
-    ("git log -p {n}", "git log -s {n}"),
-    ("ps -W -u {n}", "ps -w -x {n}"),
+    ("ls {n}/src -l", "ls {n}/src -r"), ("ls -la {n}", "ls -ra {n}"), ("mkdir -p build/{n}", "mkdir -v build/{n}"),
+    ("sort -u names-{n}", "sort -r names-{n}"), ("git log -p {n}", "git log -s {n}"), ("ps -W -u {n}", "ps -w -x {n}"),
     ("wc -l {n} && sort -u {n}", "wc -c {n} && sort -r {n}"),
-]
+]  # fmt: skip
 """Command lines with an option that is some program's option for a user or a password, and the same without it."""
 
 

@@ -345,13 +345,10 @@ def test_odd_times_have_no_slots(start: Any) -> None:
 @pytest.mark.parametrize(
     ("tool", "given", "wanted"),
     [
-        ("delete_file", "/a/../b/", "file:/b/"),
-        ("list_files", "/a/../b", "file:/b"),
-        ("delete_file", "/", "file:/"),
-        ("delete_file", "abc-123", "file:abc-123"),
-        ("get_url", "https://X.org/", "url:https://x.org"),
+        ("delete_file", "/a/../b/", "file:/b/"), ("list_files", "/a/../b", "file:/b"), ("delete_file", "/", "file:/"),
+        ("delete_file", "abc-123", "file:abc-123"), ("get_url", "https://X.org/", "url:https://x.org"),
     ],
-)
+)  # fmt: skip
 def test_an_id_that_is_a_path_or_an_address_is_spelled_as_one(tool: str, given: str, wanted: str) -> None:
     assert [name for name, _ in keys(tool, {"id": given})] == [wanted]
 

@@ -77,23 +77,14 @@ def test_valid_names_are_accepted(tokens: Tokens, name: str) -> None:
 @pytest.mark.parametrize(
     ("at", "given"),
     [
-        ("name", {"name": ""}),
-        ("name", {"name": "-a"}),
-        ("name", {"name": "a b"}),
-        ("name", {"name": "a\n"}),
-        ("name", {"name": "ä"}),
-        ("name", {"name": "a" * 65}),
-        ("name", {"name": "taken"}),
-        ("instance", {"instance": ""}),
-        ("instance", {"instance": "a\x1b"}),
-        ("instance", {"instance": "mira", "role": Role.APPROVER}),
-        ("namespace", {"namespaces": ()}),
-        ("namespace", {"namespaces": ("a", "")}),
-        ("expires", {"expires": NOW}),
-        ("expires", {"expires": float("nan")}),
+        ("name", {"name": ""}), ("name", {"name": "-a"}), ("name", {"name": "a b"}), ("name", {"name": "a\n"}),
+        ("name", {"name": "ä"}), ("name", {"name": "a" * 65}), ("name", {"name": "taken"}),
+        ("instance", {"instance": ""}), ("instance", {"instance": "a\x1b"}),
+        ("instance", {"instance": "mira", "role": Role.APPROVER}), ("namespace", {"namespaces": ()}),
+        ("namespace", {"namespaces": ("a", "")}), ("expires", {"expires": NOW}), ("expires", {"expires": float("nan")}),
         ("expires", {"expires": float("inf")}),
     ],
-)
+)  # fmt: skip
 def test_invalid_token_is_refused_with_its_field_and_changes_nothing(
     tokens: Tokens, path: Path, at: str, given: dict[str, Any]
 ) -> None:

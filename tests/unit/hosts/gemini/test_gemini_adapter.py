@@ -68,14 +68,11 @@ def test_call_has_no_id_but_its_session_and_folder() -> None:
 @pytest.mark.parametrize(
     ("tool", "folder", "cwd"),
     [
-        ("run_shell_command", "web", "/home/ann/shop/web"),
-        ("run_shell_command", "../other", "/home/ann/other"),
-        ("run_shell_command", "/srv", "/srv"),
-        ("run_shell_command", "", "/home/ann/shop"),
-        ("run_shell_command", 7, "/home/ann/shop"),
-        ("list_directory", "web", "/home/ann/shop"),
+        ("run_shell_command", "web", "/home/ann/shop/web"), ("run_shell_command", "../other", "/home/ann/other"),
+        ("run_shell_command", "/srv", "/srv"), ("run_shell_command", "", "/home/ann/shop"),
+        ("run_shell_command", 7, "/home/ann/shop"), ("list_directory", "web", "/home/ann/shop"),
     ],
-)
+)  # fmt: skip
 def test_command_may_name_its_own_folder(tool: str, folder: Any, cwd: str) -> None:
     (told,) = gemini.read(before(ONE, tool, {"command": "make", "dir_path": folder}), HostIdentity("gemini"))
     assert isinstance(told, CallStarting)

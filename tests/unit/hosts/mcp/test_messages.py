@@ -72,15 +72,10 @@ DEEP = b"[" * 50_000 + b"]" * 50_000
 @pytest.mark.parametrize(
     "line",
     [
-        b"nonsense",
-        b"\xff",
-        b'{"method":5}',
-        b'{"id":1,"method":"x"',
-        b'{"method":"x","params":%s}' % DEEP,
-        b"[1]",
+        b"nonsense", b"\xff", b'{"method":5}', b'{"id":1,"method":"x"', b'{"method":"x","params":%s}' % DEEP, b"[1]",
         b"7",
     ],
-)
+)  # fmt: skip
 def test_malformed_message_is_rejected(line: bytes) -> None:
     with pytest.raises(MalformedMessage):
         messages.read(line)
@@ -231,19 +226,12 @@ def test_values_come_from_the_environment() -> None:
 @pytest.mark.parametrize(
     ("given", "named", "word"),
     [
-        (["no colon"], [], "Name: value"),
-        (["A: ${NONE}"], [], "NONE"),
-        (["A b: x"], [], "name of a header"),
-        ([": x"], [], "name of a header"),
-        (["Host: x"], [], "transport"),
-        (["mcp-session-ID: x"], [], "transport"),
-        (["Mcp-Param-X: x"], [], "transport"),
-        (["A: ${BAD}"], [], "cannot stand"),
-        (["A: é"], [], "cannot stand"),
-        ([], ["A"], "NAME=VARIABLE"),
-        ([], ["A=NONE"], "NONE"),
+        (["no colon"], [], "Name: value"), (["A: ${NONE}"], [], "NONE"), (["A b: x"], [], "name of a header"),
+        ([": x"], [], "name of a header"), (["Host: x"], [], "transport"), (["mcp-session-ID: x"], [], "transport"),
+        (["Mcp-Param-X: x"], [], "transport"), (["A: ${BAD}"], [], "cannot stand"), (["A: é"], [], "cannot stand"),
+        ([], ["A"], "NAME=VARIABLE"), ([], ["A=NONE"], "NONE"),
     ],
-)
+)  # fmt: skip
 def test_errors_hide_the_value(given: list[str], named: list[str], word: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_headers(given, named, ENVIRON)

@@ -200,14 +200,10 @@ def test_call_outcome_is_read(parts: dict[str, Any], ended: CallOutcome) -> None
 @pytest.mark.parametrize(
     ("status", "ended"),
     [
-        ("completed", CallOutcome(None, Outcome.DONE)),
-        ("failed", CallOutcome(None, Outcome.FAILED)),
-        ("cancelled", CallOutcome(None, Outcome.UNKNOWN)),
-        ("working", None),
-        ("input_required", None),
-        (5, None),
+        ("completed", CallOutcome(None, Outcome.DONE)), ("failed", CallOutcome(None, Outcome.FAILED)),
+        ("cancelled", CallOutcome(None, Outcome.UNKNOWN)), ("working", None), ("input_required", None), (5, None),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("form", [lambda task: task, lambda task: {"task": task}])
 def test_task_outcome_is_read(form: Any, status: Any, ended: CallOutcome | None) -> None:
     told = msgspec.Raw(msgspec.json.encode(form({"taskId": "t", "status": status})))
