@@ -16,7 +16,7 @@ import pytest
 from bench.quality.speed import huge
 from callosum.errors import ConfigError
 from callosum.gate import LocalGate
-from callosum.model import Call, Tier
+from callosum.model import Call, Classification, Tier
 from callosum.rulebook import Rulebook
 from callosum.rules import RuleSet
 from callosum.settings import Settings
@@ -25,9 +25,9 @@ from callosum.testing import ManualClock
 from fuzz.attempt import _round
 
 RULES: Final = RuleSet.parse(secret=b"secret", protected=("/home/u/.state",))
-MEGABYTE: Final = 70
-"""Rounds for a megabyte: a round is some 3 ms, so this is twice the 100 ms that the benchmark holds on a quiet core."""
-TEN: Final = 200
+MEGABYTE: Final = 140
+"""Rounds for a megabyte: a round is some 3 ms, so this is four times the 100 ms that the benchmark holds on a quiet core."""
+TEN: Final = 400
 """Rounds for ten megabytes by an embedding host, which no limit of the wire protects."""
 M: Final = 10_000_000
 
@@ -96,15 +96,12 @@ def test_a_megabyte_takes_bounded_time(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", LARGE)
 def test_ten_megabytes_take_bounded_time(kind: str) -> None:
-    call = LARGE[kind]()
+    """A value that is not read to its end is no read."""
+    call, seen = LARGE[kind](), list[Classification]()
     RULES.classify(Call("a", "Bash", {"command": "ls | wc -l"}))
-    assert rounds(lambda: RULES.classify(call), TEN) <= TEN
-
-
-@pytest.mark.parametrize("kind", [name for name in LARGE if name.startswith(("nested", "junk", "commands"))])
-def test_value_that_is_not_read_to_its_end_is_not_a_read(kind: str) -> None:
-    seen = RULES.classify(LARGE[kind]())
-    assert (seen.effect, seen.tier >= Tier.HIGH) == ("write", True), seen
+    assert rounds(lambda: seen.append(RULES.classify(call)), TEN) <= TEN
+    if kind.startswith(("nested", "junk", "commands")):
+        assert (seen[0].effect, seen[0].tier >= Tier.HIGH) == ("write", True), seen[0]
 
 
 @pytest.fixture

@@ -257,7 +257,7 @@ anything = st.recursive(
 
 
 @given(st.dictionaries(st.text(st.characters()), anything), st.sampled_from(["summary", "full"]))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_any_params_become_json(params: dict[str, Any], mode: Any) -> None:
     kept = summarise(params, mode=mode)
     assert msgspec.json.decode(msgspec.json.encode(kept)) == kept

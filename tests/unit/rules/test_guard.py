@@ -137,8 +137,13 @@ def test_guard_checks_the_files_that_tools_write(tool: str, params: dict[str, An
     assert (seen.verdict is Verdict.BLOCK) is blocked
 
 
-@pytest.mark.parametrize("filler", ["echo 'a b' \"c\";", "x=1;", "(true);", "a $(b);", "\n", " "])
-@pytest.mark.parametrize("hidden", ["callosum off", 'c"all"osum off', f"rm -rf {STATE}", "sh -c 'callosum off'"])
+@pytest.mark.parametrize(
+    ("filler", "hidden"),
+    [
+        *((filler, "callosum off") for filler in ("echo 'a b' \"c\";", "x=1;", "(true);", "a $(b);", "\n", " ")),
+        *(("x=1;", hidden) for hidden in ('c"all"osum off', f"rm -rf {STATE}", "sh -c 'callosum off'")),
+    ],
+)
 def test_line_too_long_to_be_read_cannot_bypass_the_guard(filler: str, hidden: str) -> None:
     line = filler * (200_000 // len(filler))
     assert run(f"{line}\n{hidden}").verdict is Verdict.BLOCK
