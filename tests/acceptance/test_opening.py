@@ -30,7 +30,8 @@ def open_all(folder: Path, together: Barrier, answers: Queue[str]) -> None:
 
 
 def test_eight_processes_create_one_store(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.support.racing"])
     together, answers = context.Barrier(PROCESSES), context.Queue()
     processes = [context.Process(target=open_all, args=(tmp_path, together, answers)) for _ in range(PROCESSES)]
     for process in processes:
