@@ -31,7 +31,7 @@ _BARE_CALL: Final = re.compile(r"\s*+(?:flushall|flushdb|shutdown(?:\s+(?:no)?sa
 
 
 def statement(run: Run, text: str, database: str = "") -> bool:
-    """Judges SQL; False where the text is none. ``database`` is the one its tables are in, as far as it is known."""
+    """Judge SQL; False where the text is none. ``database`` is the one its tables are in, as far as it is known."""
     found = sql.statement({"sql": text}, loosely=True)
     if found is None:
         match = _EMPTIES.match(text)
@@ -53,7 +53,7 @@ def statement(run: Run, text: str, database: str = "") -> bool:
 
 
 def bare(run: Run, text: str) -> bool:
-    """Judges a whole line that is SQL, or a word of a store's own shell, and no command; False if it is not."""
+    """Judge a whole line that is SQL, or a word of a store's own shell, and no command; False if it is not."""
     if _BARE.match(text):
         return statement(run, text)
     if _BARE_CALL.match(text) and text.strip().lower() != "shutdown":
@@ -124,7 +124,7 @@ _OWN: Final = re.compile(
 
 
 def _own(run: Run, text: str) -> bool:
-    """Judges a command of a client's own, which begins with a backslash or a dot; False if it is none."""
+    """Judge a command of a client's own, which begins with a backslash or a dot; False if it is none."""
     if text[:1] not in ("\\", "."):
         return False
     match = _OWN.match(text)

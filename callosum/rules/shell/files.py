@@ -49,7 +49,7 @@ def edit(run: Run, argv: list[str], command: Command) -> None:
 
 
 def _awk_runs(run: Run, text: str) -> None:
-    """Judges the commands that a program of awk runs: by ``system``, and at either end of a pipe."""
+    """Judge the commands that a program of awk runs: by ``system``, and at either end of a pipe."""
     told = True
     for match in islice(_AWK_TEXT.finditer(text, 0, 32_768), 64):
         before, after = text[max(0, match.start() - 16) : match.start()].rstrip(), text[match.end() : match.end() + 16]

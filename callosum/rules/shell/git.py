@@ -33,7 +33,7 @@ _MERGES: Final = "-X --strategy --strategy-option"
 
 
 def git(run: Run, argv: list[str], command: Command) -> None:
-    """Judges a git command."""
+    """Judge a git command."""
     where = run.where
     at = _settle(run, argv, command)
     name = argv[at] if at < len(argv) else ""
@@ -171,7 +171,7 @@ _RUN_BY_SETTING: Final = re.compile(
 
 
 def _setting(run: Run, name: str, value: str) -> None:
-    """Judges what a setting makes git run."""
+    """Judge what a setting makes git run."""
     if name[:6].lower() == "alias.":
         run.within(value[1:] if value[:1] == "!" else f"git {value}")
     elif _RUN_BY_SETTING.fullmatch(name, 0, 256):
@@ -179,7 +179,7 @@ def _setting(run: Run, name: str, value: str) -> None:
 
 
 def _handed(run: Run, name: str, words: list[str]) -> None:
-    """Judges the programs that options and addresses make a git command run."""
+    """Judge the programs that options and addresses make a git command run."""
     for at, word in enumerate(words[:64]):
         option, equals, value = word.partition("=")
         if option in programs.GIT_RUNNING_OPTIONS:

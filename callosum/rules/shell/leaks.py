@@ -44,12 +44,12 @@ _NET: Final = re.compile(r"/dev/(?:tcp|udp)/")
 
 
 def is_here(address: str) -> bool:
-    """Tells whether an address is of this machine itself."""
+    """Return True if an address is of this machine itself."""
     return _HERE.match(address) is not None
 
 
 def secret(run: Run, word: str, *, settings: bool = True) -> bool:
-    """Tells whether a word names a file of secrets; ``settings``: those that programs read at their start as well."""
+    """Return True if a word names a file of secrets; ``settings``: those that programs read at their start as well."""
     if not word or len(word) > MAX_WORD or word[0] == "-":
         return False
     found = run.place(word)
@@ -63,7 +63,7 @@ def secret(run: Run, word: str, *, settings: bool = True) -> bool:
 
 
 def within(run: Run, text: str) -> bool:
-    """Tells whether a word holds the output of a command that shows secrets."""
+    """Return True if a word holds the output of a command that shows secrets."""
     for match in _SUBSTITUTION.finditer(text[:MAX_WORD]):
         if _shows(run, (match.group(1) or match.group(2)).replace("<", " ").split()):
             return True
@@ -71,7 +71,7 @@ def within(run: Run, text: str) -> bool:
 
 
 def fed(run: Run, command: Command, *, kept: bool = False) -> bool:
-    """Tells whether the pipe into a command, or the file it reads, holds secrets.
+    """Return True if the pipe into a command, or the file it reads, holds secrets.
 
     With ``kept`` only files of keys count: a token or a ``.env`` may be meant for one's own other machine.
     """

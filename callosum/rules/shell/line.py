@@ -1,4 +1,4 @@
-"""Puts the judgement of a command line together from the judgements of its simple commands."""
+"""Put the judgement of a command line together from the judgements of its simple commands."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _settled(run: Run) -> ShellJudgement:
 
 
 def _text(run: Run, text: str) -> None:
-    """Judges all commands of a text in order."""
+    """Judge all commands of a text in order."""
     if data.bare(run, text):
         return
     parsed = parse(text, run.tokens)
@@ -177,7 +177,7 @@ def _command(run: Run, command: Command) -> None:
 
 
 def _each(run: Run, name: str, command: Command) -> None:
-    """Judges a command whose program is a variable of several values, once with each."""
+    """Judge a command whose program is a variable of several values, once with each."""
     several = run.variables[name]
     for one in several[:16]:
         run.variables[name] = (one,)
@@ -186,7 +186,7 @@ def _each(run: Run, name: str, command: Command) -> None:
 
 
 def _assigned(run: Run, words: list[str]) -> int:
-    """Remembers the variables that ``words`` begin by setting; returns how many words that are."""
+    """Remember the variables that ``words`` begin by setting; return how many words that are."""
     for at, word in enumerate(words):
         given = assignment(word) if "=" in word else None
         if given is None:
@@ -220,7 +220,7 @@ _VERSION: Final = re.compile(r"(?<=[a-z])\d[\d.]*$")
 
 
 def _dispatch(run: Run, argv: list[str], command: Command) -> None:
-    """Judges one command, through all its prefixes."""
+    """Judge one command, through all its prefixes."""
     for _ in range(24):
         if not argv:
             run.note(0, "only looks")
@@ -310,7 +310,7 @@ _FOUND: Final = re.compile(r"\$\((?:which|whence|command -v|type -[pP]|pyenv whi
 
 
 def _called(run: Run, kept: str, argv: list[str], command: Command) -> None:
-    """Judges a call of an alias, or of a function that runs its arguments, both of the same line."""
+    """Judge a call of an alias, or of a function that runs its arguments, both of the same line."""
     run.variables = {name: value for name, value in run.variables.items() if name != f"{argv[0]}()"}
     name = kept.strip("${}")
     if name in programs.GIVEN_VARIABLES:
@@ -320,7 +320,7 @@ def _called(run: Run, kept: str, argv: list[str], command: Command) -> None:
 
 
 def _later(run: Run, program: str, argv: list[str]) -> None:
-    """Follows the text that ``trap`` and ``alias`` keep; for the guard also what ``pgrep`` and its like look for."""
+    """Follow the text that ``trap`` and ``alias`` keep; for the guard also what ``pgrep`` and its like look for."""
     if run.watch is not None:
         run.watch.silent(run, program, argv)
     if program == "trap" and len(argv) > 2 and argv[1] not in ("-", ""):

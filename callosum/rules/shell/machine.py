@@ -81,7 +81,7 @@ def free_port(run: Run, argv: list[str], _command: Command) -> None:
 
 
 def serves(run: Run, program: str, argv: list[str], environment: str) -> None:
-    """Names the port a server takes, and the process others could end by name."""
+    """Name the port a server takes, and the process others could end by name."""
     port = environment
     for at, word in enumerate(argv[1:33], 1):
         name, equals, value = word.partition("=")

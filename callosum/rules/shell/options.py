@@ -1,4 +1,4 @@
-"""Splits the words of a command into options, their values and the rest."""
+"""Split the words of a command into options, their values and the rest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Options:
         self.values: dict[str, list[str]] = {}
 
     def has(self, *names: str) -> bool:
-        """Tells whether one of some options is given."""
+        """Return True if one of some options is given."""
         return not self.flags.isdisjoint(names)
 
     def value(self, *names: str) -> str:

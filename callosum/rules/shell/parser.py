@@ -1,4 +1,4 @@
-"""Cuts a command line into its simple commands, as a shell would.
+"""Cut a command line into its simple commands, as a shell would.
 
 ``parse`` goes once through the text, from left to right, with a stack of its own, so that its time is
 linear and nesting costs no recursion. It sees quotes, substitutions, here-documents, subshells,
@@ -571,7 +571,7 @@ class _Parser:
         return pos
 
     def _is_command(self, pos: int) -> bool:
-        """Tells whether ``((rm -rf x))`` holds no sum: some shells run it."""
+        """Return True if ``((rm -rf x))`` holds no sum: some shells run it."""
         start = self.stack[-1].start
         return self.text[start - 3 : start] != "$((" and _ADJACENT.search(self.text, start, pos) is not None
 

@@ -215,7 +215,7 @@ class _Given:
                 self.args += [one for one in word.replace("\\", "/").split(",") if one]
 
     def has(self, name: str) -> bool:
-        """Tells whether a switch is given, in full or by its beginning."""
+        """Return True if a switch is given, in full or by its beginning."""
         return any(name.startswith(one) for one in self.flags)
 
     def paths(self) -> list[str]:
@@ -352,7 +352,7 @@ _CMDLETS: Final = {cmdlet: globals()[f"_{name}"] for cmdlet, name in maps.CMDLET
 
 
 def _by_verb(run: Run, name: str, given: _Given) -> None:
-    """Judges a cmdlet by the verb that its name begins with."""
+    """Judge a cmdlet by the verb that its name begins with."""
     said = verbs.tokens(name)
     if said[0] in lex.POWERSHELL_LOOKS:
         run.note(0, f'"{said[0]}" only looks')

@@ -212,7 +212,7 @@ class Run:
             self.brought.add(self.on_machine(found.path))
 
     def fetched(self, word: str) -> bool:
-        """Tells whether the line has fetched a file from the net."""
+        """Return True if the line has fetched a file from the net."""
         return bool(self.brought) and self.on_machine(self.place(word).path) in self.brought
 
     def starts(self, word: str, reads: Callable[[Run, str], None] | None = None) -> None:
@@ -281,7 +281,7 @@ class Run:
         self.file(tier, found, Mode.APPEND if narrow else Mode.WRITE, tree=deep, whole=deep)
 
     def goes(self, word: str) -> None:
-        """Follows ``cd``: what comes after happens in that folder."""
+        """Follow ``cd``: what comes after happens in that folder."""
         where = self.where
         if word == "-" and self.before is not None:
             self.where, self.before = self.before, where
@@ -298,7 +298,7 @@ class Run:
     # Commands within commands
 
     def inner(self, argv: list[str], command: Command) -> None:
-        """Judges a command that the command at hand runs."""
+        """Judge a command that the command at hand runs."""
         if self.depth >= MAX_DEPTH or self.commands <= 0:
             self.note(4, "commands within commands, too deep to be read")
             return
@@ -308,7 +308,7 @@ class Run:
         self.depth -= 1
 
     def within(self, text: str) -> None:
-        """Judges a text that a shell will run."""
+        """Judge a text that a shell will run."""
         if self.depth >= MAX_DEPTH:
             self.note(4, "commands within commands, too deep to be read")
             return
@@ -337,7 +337,7 @@ class Run:
             self.within(text)
 
     def elsewhere(self, machine: str, text: str) -> None:
-        """Judges a text that runs on another machine or in a container."""
+        """Judge a text that runs on another machine or in a container."""
         where = self.where
         self.where = Where(None, False, keys.clean(machine)[:256])
         self.within(text)

@@ -1,4 +1,4 @@
-"""Finds what a command line would do to the gate itself, while the shell rules judge the line.
+"""Find what a command line would do to the gate itself, while the shell rules judge the line.
 
 ``Watch`` is told of every simple command with its words after unwrapping, of every file that a command writes,
 removes or moves, and of the program text and documents in the line. It keeps the first danger it finds. It judges

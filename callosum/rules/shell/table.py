@@ -67,7 +67,7 @@ _HOLE: Final = re.compile(r"\{([^}]+)\}")
 
 
 def apply(run: Run, program: str, argv: list[str]) -> bool:
-    """Judges a command by the first row that fits; False where none does."""
+    """Judge a command by the first row that fits; return False if none does."""
     if program not in TABLE:
         return False
     where = run.where

@@ -1,4 +1,4 @@
-"""Puts variables and braces into the words of a command, as far as the text itself tells their values."""
+"""Put variables and braces into the words of a command, as far as the text itself tells their values."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _NAME: Final = re.compile(r"[\w.+-]+")
 
 
 def runs_as_told(run: Run, text: str) -> None:
-    """Judges a command that another program runs because a setting or a variable says so.
+    """Judge a command that another program runs because a setting or a variable says so.
 
     A name alone is that of a pager, an editor or their like.
     """
@@ -41,7 +41,7 @@ def runs_as_told(run: Run, text: str) -> None:
 
 
 def sets(run: Run, name: str, value: str) -> None:
-    """Judges what the value of a variable makes other programs run."""
+    """Judge what the value of a variable makes other programs run."""
     if name in programs.COMMAND_VARIABLES:
         runs_as_told(run, value)
     elif name in ("BASH_ENV", "ENV") and value:
@@ -128,7 +128,7 @@ def source(command: Command) -> tuple[str, set[str], bool]:
 
 
 def fetched(text: str) -> bool:
-    """Tells whether a text holds the output of a program that fetches from the net."""
+    """Return True if a text holds the output of a program that fetches from the net."""
     return "$(" in text and _FETCHED.search(text, 0, 65_536) is not None
 
 
@@ -156,7 +156,7 @@ _WHOLE: Final = re.compile(r"\$(?:\w+|\{\w+\}|\(.*\))", re.DOTALL)
 
 
 def hidden(text: str) -> bool:
-    """Tells whether program text is no more than a variable or a substitution."""
+    """Return True if program text is no more than a variable or a substitution."""
     text = text.strip()
     return text[:1] == "$" and _WHOLE.fullmatch(text, 0, 65_536) is not None
 
