@@ -442,7 +442,8 @@ class RuleSet:
         if seen is not None and derived and effect != seen.effect and effect == "write":
             derived = tuple([Key(key.name, keys.default_mode(key.name, effect)) for key in derived])
         if found:
-            derived, cut = keys.merge([*found, *derived])
+            several = derived or len(found) > 1
+            derived, cut = keys.merge([*found, *derived]) if several else (tuple(found), False)
             why = (*why, _TOO_MANY) if cut else why
         if self._fold:
             derived = keys.untagged(derived)
@@ -549,7 +550,7 @@ def _repetition(
         return bool(repeats), stance or "", False
     seen = look(call.tool, params, shape)
     if stance is None:
-        stance = about_itself(seen.stance, found)
+        stance = about_itself(seen.stance, found) if seen.stance else ""
     if repeats is None:
         repeats = tier >= Tier.MEDIUM and (
             seen.repeats or (not seen.settles and any(key.name.startswith(lists.REPEATING_KEY_KINDS) for key in found))
