@@ -112,8 +112,7 @@ def test_what_cannot_be_is_said_in_one_sentence(state: Path, words: tuple[str, .
 def test_a_foreign_file_is_the_store_being_away(state: Path) -> None:
     state.mkdir()
     (state / "gate.db").write_text("somebody's notes, not a database at all")
-    brief = ("brief", "--instance", "mira")
-    for words in (("status",), ("journal",), ("explain", "read", "{}"), ("leases", "--json"), brief, ("stdio",)):
+    for words in (("status",), ("journal",), ("explain", "read", "{}"), ("brief", "--instance", "mira"), ("stdio",)):
         shown = run(state, *words)
         assert shown.returncode == 3, shown
         assert shown.stderr.startswith("callosum: ")
