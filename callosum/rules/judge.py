@@ -12,11 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from callosum.model import Key
-from callosum.rules import acts, checkout, described, many, money, opaque, opposites, sql, targets
+from callosum.rules import acts, checkout, described, gravity, many, modes, money, opaque, opposites, sql, targets
 from callosum.rules import lexicon as lex
 from callosum.rules import shape as shapes
 from callosum.rules.keys import merge, spell
-from callosum.rules.lexicon import lists, tiers
+from callosum.rules.lexicon import lists, maps, tiers
 from callosum.rules.name import MAX_NAME, Name, read_name, words
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Look(NamedTuple):
     ``tier`` is without what other arguments add. ``settles``: doing it twice is the same as once.
     ``whole``: afterwards the resource holds what the call says. ``sure``: a verb was found. ``open``: the
     description may know better. ``apart``: it may stand for a command, or change no more than its own session.
+    ``runs``: it may run what it is given.
     """
 
     name: Name
@@ -43,6 +44,7 @@ class Look(NamedTuple):
     sure: bool
     open: bool
     apart: bool
+    runs: bool
     why: tuple[str, ...]
 
 
@@ -61,16 +63,23 @@ class Judgement(NamedTuple):
 def look(tool: str, params: Mapping[str, Any], shape: Shape) -> Look:
     """Return what the name of a tool and the verb among its arguments say. ``shape`` is that of its params."""
     if not shape.telling and len(tool) <= MAX_NAME:
-        return _look(tool, "", "")
+        seen = _look(tool, "", "")
+        return modes.flagged(seen, params, flags) if seen.tier and (flags := modes.flags(tuple(params))) else seen
     short = tool if len(tool) <= MAX_NAME else tool[:MAX_NAME]
     seen = _look(short, "", "")
     if not acts.NAMING.isdisjoint(params) or ("name" in params and acts.calls_others(seen.name)):
-        seen = _look(short, *acts.said(short, params))
+        said, where = acts.said(short, params)
+        if where in lists.METHODS and not lex.RESOURCE_PARAMS.isdisjoint(params) and said.lower() not in tiers.HTTP:
+            about = [params[one] for one in params if one in lex.RESOURCE_PARAMS and type(params[one]) is str]
+            said = "_".join((said, *about[:1]))[:128]
+        seen = _look(short, said, where)
     if not lex.BATCH_PARAMS.isdisjoint(params):
         for said, where in acts.batched(params):
             other = _look(short, said, where)
             if other.tier > seen.tier:
                 seen = other._replace(why=(f"one of the calls in it is {other.why[0]}", *other.why[1:]))
+    if seen.tier and (flags := modes.flags(tuple(params))):
+        seen = modes.flagged(seen, params, flags)
     if short is not tool and seen.effect == "read":
         return seen._replace(tier=1, effect="write", why=("its name is too long to be read as a whole",))
     if seen.effect == "write" and not opposites.ANSWERING.isdisjoint(params):
@@ -101,6 +110,8 @@ def _look(tool: str, said: str, where: str) -> Look:
         tier = 1
     elif verb == "select" and len(name.words) > 1 and lex.ROW_NOUNS.isdisjoint(nouns):
         tier = 1  # an option, a tab, an element
+    elif verb == "power" and not lex.MACHINES.isdisjoint(name.words):
+        verb, tier = "reboot", 1  # no sum: ``server_power``
     elif verb == "call" and (not lex.CALLED.isdisjoint(nouns) or where):
         tier = 1  # no telephone
     spoken = read_name(said)
@@ -136,7 +147,10 @@ def _look(tool: str, said: str, where: str) -> Look:
     leaves_open = not sure or bool(name.rival) or not name.firm or name.verb in lex.TRIES or name.verb in lex.BRINGS
     side = opposites.stance(verb, sided)
     apart = targets.stands_apart(name)
-    return Look(name, verb, lifted, effect, repeats, settles, side, verb in lex.WHOLE, sure, leaves_open, apart, why)
+    runs = not sure or verb in lex.GENERIC or not lex.EXECUTOR_WORDS.isdisjoint(name.words)
+    return Look(
+        name, verb, lifted, effect, repeats, settles, side, verb in lex.WHOLE, sure, leaves_open, apart, runs, why
+    )
 
 
 def _harmless(verb: str, name: Name) -> bool:
@@ -146,6 +160,8 @@ def _harmless(verb: str, name: Name) -> bool:
         return name.head in answers and lex.KEPT.isdisjoint(name.nouns)
     if verb in ("capture", "take"):
         return not lex.PICTURES.isdisjoint(name.nouns)
+    if verb == "plan":
+        return not lex.MACHINES.isdisjoint(name.words)  # what an ``apply`` would change
     return verb == "resolve" and name.words[-1] in lex.FOUND_BY_NAME
 
 
@@ -169,50 +185,28 @@ def _lift(verb: str, tier: int, name: Name, origin: str = "", *, sure: bool) -> 
 
 def _about(verb: str, tier: int, name: Name) -> tuple[int, str]:
     """Return the tier of a write by what it is about, and what that is (``""``: the verb's own)."""
-    nouns, head = set(name.nouns), name.head
-    if "draft" in name.words and verb not in ("send", "publish", "submit", *lex.DESTROYS):
+    nouns, head = {*name.nouns, *name.words}, name.head
+    if "draft" in nouns and verb not in ("send", "publish", "submit", *lex.DESTROYS):
         return 1, "a draft"
-    if head == "subscription" and nouns & lex.NOTICES and verb not in lex.DESTROYS:
-        return tier, ""  # to what happens, nobody pays for it
-    if nouns & lex.MONEY:
-        return 4, "money"
     if verb == "merge" and nouns & lex.SHEETS:
         return 1, "parts of a document"
     if verb == "checkout" and nouns & {"cart", "basket", "bag"}:
         return 4, "money"
-    if verb in lex.DESTROYS:
-        if head in lex.LIGHT:
-            return 2 if head in lex.TALK else 1, "something soon made good"
-        return 4, "something that lasts" if nouns else ""
-    if nouns & lex.ACCESS or {"api", "key"} <= set(name.words):
-        return 4, "access or configuration"
-    if verb in lex.REMOVES and head in lex.HEAVY:
-        if verb == "remove" and name.place and head not in lex.PERSONS:
-            return 2, "something that is taken out of another and goes on"
-        return 4 if verb in ("remove", "unregister", "revoke") else 3, "something that lasts"
-    if verb == "cancel" and head in lex.LIGHT:
-        return 1, "something soon made good"
-    least, what = _outward(verb, nouns, head)
-    return (least, what) if least > tier else (tier, "")
-
-
-def _outward(verb: str, nouns: set[str], head: str) -> tuple[int, str]:
-    """Return the least tier of a write that others will notice, and why."""
-    if nouns & lex.MONEY_RECORDS:
-        return 3, "a commercial document"
-    if nouns & lex.COMMITMENTS and head not in lex.ASIDES:
-        return 3, "a commitment"
+    nouns = set(name.nouns) | ({"api", "key"} & nouns if {"api", "key"} <= nouns else set())
+    found, what = gravity.judge(verb, tier, nouns, head, name.place)
+    if verb in lex.REMOVES and name.place and what in ("data", "lasting", "machine", "") and name.place != head:
+        return (2, maps.CLASS_NAMES["out"]) if what else (tier, "")
+    least, why = 0, ""
     if nouns & lex.MAILS and verb in lex.SENDS:
-        return 3, "mail"
-    if head == "call" and verb in ("make", "start", "initiate", "create", "begin"):
-        return 3, "a call"
-    if verb in ("reply", "respond") and "thread" in nouns:
-        return 3, "a thread"
-    if nouns & lex.TALK:
-        return 2, "what others read"
-    if verb in ("create", "provision", "rename") and head in lex.HEAVY:
-        return 2, "something that lasts"
-    return 0, ""
+        least, why = 3, "mail"
+    elif head == "call" and verb in ("make", "start", "initiate", "create", "begin"):
+        least, why = 3, "a call"
+    elif verb in ("reply", "respond") and "thread" in nouns:
+        least, why = 3, "a thread"
+    if least > found:
+        return least, why
+    raised = found == 4 or found != lex.VERBS.get(verb, (0, 0))[0]
+    return found, maps.CLASS_NAMES.get(what, "") if raised else ""
 
 
 def judge(call: Call, params: Mapping[str, Any], shape: Shape) -> Judgement:
@@ -231,6 +225,7 @@ def judge(call: Call, params: Mapping[str, Any], shape: Shape) -> Judgement:
     apart: tuple[Key, ...] | None = None
     if seen.apart or call.tool.startswith(checkout.SERVER):
         seen, apart = _standing(call, params, seen)
+    seen = modes.running(call, params, seen) if seen.runs and seen.tier < 4 else seen
     tier, effect, why, verb = seen.tier, seen.effect, seen.why, seen.verb
     if (
         0 < tier < 4
@@ -376,19 +371,23 @@ def _described(tool: str, verb: str) -> Look:
     name = read_name(tool)
     tier = lex.VERBS.get(verb, (0, 0))[0]
     lifted, why = _lift(verb, tier, name, sure=True)
+    told = tuple([one.replace("judged by the", "judged by its description, which amounts to the") for one in why])
+    side, again = opposites.stance(verb, name), verb in lex.REPEATS
+    effect, apart = "read" if tier == 0 else "write", targets.stands_apart(name)
     return Look(
         name,
         verb,
         lifted,
-        "read" if tier == 0 else "write",
-        verb in lex.REPEATS and tier > 0,
-        verb not in lex.REPEATS,
-        opposites.stance(verb, name),
+        effect,
+        again and tier > 0,
+        not again,
+        side,
         False,
         True,
         False,
-        targets.stands_apart(name),
-        tuple([one.replace("judged by the", "judged by its description, which amounts to the") for one in why]),
+        apart,
+        not lex.EXECUTOR_WORDS.isdisjoint(name.words),
+        told,
     )
 
 

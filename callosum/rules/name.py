@@ -67,6 +67,8 @@ def words(name: str) -> list[str]:
     name = name.rsplit(":", 1)[-1].rsplit("/", 1)[-1] or name
     name = _JOINED.sub(_joined, name)
     found = [one.lower() for one in _SPLIT.findall(name)]
+    if len(found) > 2 and found[-2] == "v" and found[-1].isdigit():
+        del found[-2:]  # ``createIssueV2``
     return found[1:] if found[:1] == ["api"] and len(found) > 1 else found
 
 

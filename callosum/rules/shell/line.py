@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from callosum.model import Mode
 from callosum.rules import keys
 from callosum.rules.shell import code, data, files, git, leaks, machine, powershell, programs, table, verbs, web, wrap
+from callosum.rules.shell.carried import judge_carried
 from callosum.rules.shell.judgement import NOTHING, Known, ShellJudgement, ShellPolicy
 from callosum.rules.shell.options import read as read_options
 from callosum.rules.shell.parser import MAX_TEXT, Command, parse
@@ -275,6 +276,7 @@ def _program(run: Run, program: str, argv: list[str], command: Command) -> None:
         run, program, argv
     ):
         _other(run, program, argv, command)
+    judge_carried(run, program, argv, command, known=handler is not None)
     if program in programs.SERVERS:
         machine.serves(run, program, argv, "")
     if command.end == "&":

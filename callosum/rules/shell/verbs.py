@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from callosum.rules import keys
+from callosum.rules import gravity, keys
 from callosum.rules import lexicon as lex
+from callosum.rules.lexicon import maps
+from callosum.rules.name import singular
 from callosum.rules.shell import options, programs
 from callosum.rules.shell.programs import lists
 
@@ -287,6 +289,7 @@ def _verb(words: list[str], *, outward: bool) -> tuple[str, list[str], int]:
                 or part in lex.COMMAND_STOPS
                 or part in lex.COMMAND_READS
                 or part in lex.COMMAND_WRITES
+                or (place and part in maps.ACT_KINDS)
             ):
                 return part, parts, place
     return weak
@@ -294,6 +297,20 @@ def _verb(words: list[str], *, outward: bool) -> tuple[str, list[str], int]:
 
 def tier_of(program: str, verb: str, named: set[str], flags: list[str], *, deep: bool) -> tuple[int, str]:
     """Return how grave a verb is; ``deep``: it follows a noun, so that its program has many verbs."""
+    if program in programs.TEXT_PROGRAMS:
+        return 0, "only looks"
+    if verb == "migrate" and not {"fresh", "reset", "wipe"}.isdisjoint(named):
+        return 4, "drops what the database holds"
+    tier, what = _tier_of(program, verb, named, flags, deep=deep)
+    if deep and 0 < tier < 4 and verb not in lex.COMMAND_FETCHES:
+        nouns = {singular(one) for one in named - {verb}}
+        graver, about = gravity.judge(verb, tier, nouns, "") if nouns else (0, "")
+        if graver > tier and about not in ("", "access", "money"):
+            return graver, f'"{verb}" and what it is about: {maps.CLASS_NAMES[about]}'
+    return tier, what
+
+
+def _tier_of(program: str, verb: str, named: set[str], flags: list[str], *, deep: bool) -> tuple[int, str]:
     if not verb:
         return 1, "nothing tells what it does"
     if verb in lex.COMMAND_READS:
@@ -318,7 +335,7 @@ def tier_of(program: str, verb: str, named: set[str], flags: list[str], *, deep:
     if verb in lex.COMMAND_WEAK_READS and verb not in lex.COMMAND_WRITES:
         return 0, f'"{verb}" only looks'
     if verb == "send":
-        return (3, "sends mail") if named & {"mail", "email", "mails", "emails"} else (2, "sends something")
+        return (3, "sends mail") if named & {"mail", "email", "mails", "emails", "gmail"} else (2, "sends something")
     if verb in ("publish", "promote", "deploy", "release"):
         return 3, f'"{verb}" makes something public'
     outward = program in programs.OUTWARD and verb not in lex.COMMAND_LOCAL

@@ -42,7 +42,7 @@ ACTS: list[tuple[str, dict[str, Any], int]] = [
     ("redis_execute", {"command": "HGETALL x"}, 0),
     ("redis_execute", {"command": "HSET x y 1"}, 1),
     ("redis", {"command": "GET a\nFLUSHALL"}, 1),
-    ("zzz", {"command": "ls; rm -rf /"}, 1),
+    ("zzz", {"command": "ls; rm -rf /"}, 4),
     ("zzz", {"command": ["ls", "-l"]}, 1),
     ("mongodb_admin", {"command": {"dropDatabase": 1}}, 4),
     ("aggregate", {"collection": "c", "pipeline": [{"$match": {}}]}, 0),

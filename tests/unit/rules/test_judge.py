@@ -49,7 +49,7 @@ TIERS: list[tuple[str, dict[str, Any], int]] = [
     ("delete_account", {}, 4),
     ("delete_repository", {}, 4),
     ("remove_user", {}, 4),
-    ("delete_label", {}, 1),
+    ("delete_label", {}, 2),
     # an object taken out of another continues to exist; a person taken out loses access
     ("remove_database_from_dashboard", {}, 2),
     ("remove_database", {}, 4),
@@ -87,7 +87,7 @@ TIERS: list[tuple[str, dict[str, Any], int]] = [
     ("run_sql", {"sql": "select 1 -- " + "x" * 40_000}, 2),
     ("search_notes", {"query": "update on the project"}, 0),
     ("gallon_to_liter", {"gallon": 5}, 0),
-    ("add_user_to_group", {"user_id": 1}, 1),
+    ("add_user_to_group", {"user_id": 1}, 4),
 ]
 
 

@@ -107,5 +107,9 @@ def test_rows_are_read_as_toml_reads_them() -> None:
 
 
 def test_word_is_in_one_row_of_verbs() -> None:
-    verbs = [word for row in lex.read("callosum.rules", "acts.toml").values() for word in row["words"][""].split()]
+    verbs = [
+        word
+        for row in lex.read("callosum.rules", "acts.toml").values()
+        for word in row.get("words", {"": ""})[""].split()
+    ]
     assert len(verbs) == len({*verbs})
