@@ -293,14 +293,10 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         result = self.result if error is None else result_of_error(error)
         report = _report(self._gate, call, decision, outcome, result)
         if report is not None and report.warning is not None:
-            self._tell_later(call, replace(decision, warning=report.warning))
-
-    def _tell_later(self, call: Call, decision: Decision) -> None:
-        """Raise or log what the report revealed; the tool has run, so nothing can stop it any more."""
-        try:
-            self._warn(call, decision)
-        except Exception:
-            logger.exception("the warning about %s could not be handed on", call.tool)
+            try:  # the tool has run, so nothing can stop it any more
+                self._warn(call, replace(decision, warning=report.warning))
+            except Exception:
+                logger.exception("the warning about %s could not be handed on", call.tool)
 
     async def __aenter__(self) -> Self:
         import asyncio
@@ -509,14 +505,8 @@ def _report(gate: Gate, call: Call, decision: Decision, outcome: Outcome, result
             gate.remember_late(call, outcome)
         return None
     try:
-        return gate.complete(
-            call.instance,
-            id=decision.id,
-            result=result,
-            outcome=outcome,
-            session=call.session,
-            namespace=call.namespace,
-        )
+        said = {"id": decision.id, "result": result, "outcome": outcome}
+        return gate.complete(call.instance, session=call.session, namespace=call.namespace, **said)
     except (StoreUnavailable, GateUnavailable) as error:
         # The tool has run. Its lease ends by itself and the next session is shown "unknown", which is safe.
         logger.warning("the outcome of %s could not be reported: %s", call.tool, error)

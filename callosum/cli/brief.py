@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Final
 
-from callosum.cli.options import Config, Json, Namespace, State, exists, option, settings_of
+from callosum.cli import show
+from callosum.cli.options import InNamespace, Json, exists, open_gate, option
+from callosum.errors import ConfigError
 
 _FLAGS: Final = frozenset({"instance", "session", "namespace", "key", "cwd", "prompt", "budget"})
 
 
-def brief(  # noqa: PLR0917  typer names them all
+def brief(
+    settings: InNamespace,
     instance: Annotated[
         str | None, option("--instance", "NAME", "Instance that gets the brief (default: the settings' instance).")
     ] = None,
@@ -23,9 +27,6 @@ def brief(  # noqa: PLR0917  typer names them all
     budget: Annotated[
         int | None, option("--budget", "N", "Maximum number of tokens (default: 600).", min=0, max=100_000)
     ] = None,
-    state: State = None,
-    namespace: Namespace = None,
-    config: Config = None,
     json: Json = False,
 ) -> None:
     """Print the brief that a host adds to a session's context: what other sessions are doing and did recently.
@@ -34,49 +35,30 @@ def brief(  # noqa: PLR0917  typer names them all
     has no room for it, standard error says so. A brief informs; it confirms
     nothing.
     """
-    import sys
-
+    from callosum import wire
     from callosum.brief import Brief
-    from callosum.errors import ConfigError
+    from callosum.stdio import briefs_of
 
-    settings = settings_of(state, namespace, config)
     who = instance or settings.instance
     if who is None:
         raise ConfigError("whose brief? name it, or set `instance` in the settings", at="--instance")
+    wanted = wire.ReadBrief(
+        instance=who,
+        session=session,
+        namespace=settings.namespace,
+        keys=tuple(key or ()),
+        cwd=cwd,
+        prompt=prompt,
+        budget=budget,
+    )
     made = Brief()
     if exists(settings):
-        from callosum.corpus.bus import Corpus
-        from callosum.merging.merge_store import MergeStore
-        from callosum.merging.write_merger import MERGES
-        from callosum.redact import SecretDigests
-        from callosum.regions.budget import RAS
-        from callosum.regions.context import Prefrontal
-        from callosum.rulebook import kept_secret
-        from callosum.stores.opening import open_store
-
-        secrets = SecretDigests(kept_secret(settings.state))
-        store, corpus = open_store(settings), Corpus()
         try:
-            prefrontal, ras = (
-                Prefrontal(
-                    corpus,
-                    store=store,
-                    secrets=secrets,
-                    shares=settings.journal_share_purposes,
-                    merges=MergeStore(settings.state / MERGES).heads,
-                ),
-                RAS(corpus, settings.brief_budget),
-            )
-            found = prefrontal.brief(who, session, namespace=settings.namespace, keys=key or (), cwd=cwd, prompt=prompt)
-            made = ras.trim(found, budget)
+            with open_gate(settings) as gate:
+                made = briefs_of(gate)(wanted)
         except ConfigError as fault:
-            place = f"--{fault.at}" if fault.at in _FLAGS else fault.at
-            raise ConfigError(fault.message, at=place) from None
-        finally:
-            store.close()
+            raise ConfigError(fault.message, at=f"--{fault.at}" if fault.at in _FLAGS else fault.at) from None
     if json:
-        from callosum.cli import show
-
         show.json(made)
     elif made.text:
         sys.stdout.buffer.write(made.text.encode() + b"\n")

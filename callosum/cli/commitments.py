@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, Namespace, State, exists, option, settings_of
+from callosum.cli import show
+from callosum.cli.options import InNamespace, Json, exists, option
+from callosum.model import StandingCommitment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
-    from callosum.model import StandingCommitment
 
 Key = Annotated[
     str | None, typer.Argument(metavar="[KEY]", help="Only commitments on this context key.", show_default=False)
@@ -21,52 +22,35 @@ Session = Annotated[str | None, option("--session", "NAME", "Only commitments of
 _SHOWN_KEYS: Final = 2
 
 
-def commitments(
-    key: Key = None,
-    session: Session = None,
-    state: State = None,
-    namespace: Namespace = None,
-    config: Config = None,
-    json: Json = False,
-) -> None:
+def commitments(settings: InNamespace, key: Key = None, session: Session = None, json: Json = False) -> bool:
     """List the commitments that count: session, key and end; exit code 1 if there is none.
 
     A commitment is a side taken on an event, a booking, an order or a slot, or
     one that a call declared. It counts until it is over, until a contrary
     action went through, or for 30 days.
     """
-    from callosum.cli import show
     from callosum.gate.records import commitments_of
     from callosum.redact import SecretDigests
     from callosum.rulebook import kept_secret
     from callosum.stores.opening import open_store
 
-    settings = settings_of(state, namespace, config)
     found: tuple[StandingCommitment, ...] = ()
     if exists(settings):
-        store = open_store(settings)
-        try:
+        with closing(open_store(settings)) as store:
             secrets = SecretDigests(kept_secret(settings.state))
             found = commitments_of(store, settings.namespace, key, session, secrets=secrets)
-        finally:
-            store.close()
     if json:
         show.json(found)
     elif found:
         columns = ("session", "did:40", "<since", "<until", "key", "what")
-        show.put(show.table("Commitments", columns, map(_row, found), note="a contrary call of others is paused"))
+        rows = []
+        for one in found:
+            more = len(one.context_keys) - _SHOWN_KEYS
+            keys = ", ".join(one.context_keys[:_SHOWN_KEYS]) + (f" and {more} more" if more > 0 else "")
+            owner = "" if one.owner == one.instance else f" (ended; {one.owner} owns it)"
+            what = f"{one.what} (to {one.to})" if one.what and one.to else one.what or one.to
+            rows.append((one.instance + owner, one.decided or one.side, one.at, one.until, keys, what))
+        show.put(show.table("Commitments", columns, rows, note="a contrary call of others is paused"))
     else:
         show.line("No commitment" + (" on this key." if key else "."))
-    if not found:
-        raise typer.Exit(NO)
-
-
-def _row(one: StandingCommitment) -> Sequence[object]:
-    from callosum.cli import show
-    from callosum.cli.times import since, until
-
-    more = len(one.context_keys) - _SHOWN_KEYS
-    keys = ", ".join(one.context_keys[:_SHOWN_KEYS]) + (f" and {more} more" if more > 0 else "")
-    owner = "" if one.owner == one.instance else f" (ended; {one.owner} owns it)"
-    what = f"{one.what} (to {one.to})" if one.what and one.to else one.what or one.to
-    return (one.instance + owner, one.decided or one.side, since(one.at), until(one.until), show.key(keys), what)
+    return bool(found)

@@ -6,12 +6,17 @@ import os
 import secrets
 import time
 import webbrowser
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from html import escape
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
-from callosum.cli.options import Config, State, flag, open_gate, settings_of
+import msgspec
+
+from callosum.cli import show
+from callosum.cli.options import InFolder, flag, open_gate
+from callosum.cli.person import require_person
+from callosum.cli.text import clean
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,17 +32,16 @@ _HOURS = 13 * 3600.0
 
 
 def console(
+    settings: InFolder,
     browser: Annotated[
         bool, flag("--browser/--no-browser", "Open it in the browser, or only print the file that opens it.")
     ] = True,
-    state: State = None,
-    config: Config = None,
 ) -> None:
     """Open the console in the browser: what all sessions do, and what waits for you. Ctrl-C closes it.
 
     Approving a call of tier 4 requires a code, which is shown here.
     """
-    keep_open(settings_of(state, None, config), browser=browser)
+    keep_open(settings, browser=browser)
 
 
 def keep_open(settings: Settings, *, browser: bool = True) -> None:
@@ -45,10 +49,6 @@ def keep_open(settings: Settings, *, browser: bool = True) -> None:
 
     Raises ``NotAPerson``, and ``ConfigError`` if it cannot be opened.
     """
-    from callosum.cli import show
-    from callosum.cli.person import require_person
-    from callosum.cli.text import clean
-
     with open_gate(settings, create=True) as gate:
         by = require_person(gate.store, "open the console")
     try:
@@ -86,7 +86,6 @@ def _address(settings: Settings, terminal: str) -> str:
     if not addresses:
         local.start(settings.state)
         addresses = [f"unix:{socket_path(settings.state)}"]
-    import msgspec
 
     asked = msgspec.json.encode({"terminal": terminal})
     fault = "no server answers"
@@ -129,7 +128,14 @@ def _page(state: Path, address: str) -> Iterator[Path]:
 @contextmanager
 def _lines(address: str, terminal: str) -> Iterator[Iterator[str]]:
     """Yield what the server shows in this terminal. The console stays open as long as this is read."""
-    from callosum.client.transport import Transport
+    from callosum.client.transport import Transport, TransportError
+
+    def said(stream: ResponseStream) -> Iterator[str]:
+        ends, rest = time.monotonic() + _HOURS, b""
+        with suppress(TransportError):
+            while data := stream.read(ends):
+                *lines, rest = (rest + data).split(b"\n")
+                yield from (line.decode() for line in lines if line)
 
     transport = Transport(address)
     try:
@@ -138,24 +144,8 @@ def _lines(address: str, terminal: str) -> Iterator[Iterator[str]]:
         if stream.status != 200:
             raise ConfigError("the server does not know this terminal", at="console")
         try:
-            yield _said(stream)
+            yield said(stream)
         finally:
             stream.close()
     finally:
         transport.close()
-
-
-def _said(stream: ResponseStream) -> Iterator[str]:
-    from callosum.client.transport import TransportError
-
-    ends = time.monotonic() + _HOURS
-    rest = b""
-    while True:
-        try:
-            data = stream.read(ends)
-        except TransportError:
-            return
-        if not data:
-            return
-        *lines, rest = (rest + data).split(b"\n")
-        yield from (line.decode() for line in lines if line)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
+from msgspec.structs import replace
 
+from callosum.cli import show
 from callosum.cli.options import Config, Json, Namespace, State, exists, flag, option, rulebook_of, settings_of
 from callosum.errors import ConfigError
+from callosum.model import Call, Classification, Decision
 
 if TYPE_CHECKING:
-    from callosum.model import Call, Classification, Decision
     from callosum.settings import Settings
 
 
@@ -37,24 +40,28 @@ def explain(  # noqa: PLR0917  typer names them all
     json: Json = False,
 ) -> None:
     """Show which rule, tier, keys and verdict a call would get now, and why. Nothing is recorded."""
+    from callosum.gate import LocalGate
+    from callosum.stores.memory import MemoryStore
+
     settings = settings_of(state, namespace, config, instance=instance)
     if not tool:
         raise ConfigError('expected a tool, as in: callosum explain message \'{"action": "send"}\'', at="TOOL")
     call = _call(tool, params, param or [], settings, session, cwd)
     if pause:
-        from msgspec.structs import replace
-
         call = replace(call, pause=True)
-    _show(*_explained(settings, call), call, json=json)
+    there = exists(settings)
+    with LocalGate(
+        settings=settings,
+        store=None if there else MemoryStore(),
+        rules=None if there else rulebook_of(settings),
+    ) as gate:
+        _show(*gate.explain(call), call, json=json)
 
 
 def _call(
     tool: str, params: str | None, pairs: list[str], settings: Settings, session: str | None, cwd: str | None
 ) -> Call:
-    import msgspec
-    from msgspec.structs import replace
 
-    from callosum.model import Call
     from callosum.wire import Intercept, encode, read
 
     name = settings.instance or "explain"
@@ -71,7 +78,6 @@ def _call(
 
 
 def _object(text: str, at: str) -> dict[str, Any]:
-    import msgspec
 
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
@@ -80,7 +86,6 @@ def _object(text: str, at: str) -> dict[str, Any]:
 
 
 def _pair(text: str) -> tuple[str, Any]:
-    import msgspec
 
     name, equals, value = text.partition("=")
     if not equals or not name:
@@ -91,27 +96,13 @@ def _pair(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _explained(settings: Settings, call: Call) -> tuple[Classification, Decision]:
-    from callosum.gate import LocalGate
-
-    if exists(settings):
-        with LocalGate(settings=settings) as gate:
-            return gate.explain(call)
-    from callosum.stores.memory import MemoryStore
-
-    return LocalGate(settings=settings, store=MemoryStore(), rules=rulebook_of(settings)).explain(call)
-
-
 _RISKS = ("no risk", "low risk", "medium risk", "high risk", "critical")
 _EFFECTS = {"read": "it only looks", "write": "it changes something"}
 
 
 def _show(found: Classification, decision: Decision, call: Call, *, json: bool) -> None:
-    from callosum.cli import show
 
     if json:
-        import msgspec
-
         classification = {
             "tier": int(found.tier),
             "effect": found.effect,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
+from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
-from callosum.cli.codes import NO
-from callosum.cli.options import Json, flag, option
+from callosum.cli import show
+from callosum.cli.options import Json, flag, option, settings_of
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def demo(
     state: Annotated[Path | None, option("--state", "DIR", "Keep the gate's state in this new folder.")] = None,
     console: Annotated[bool, flag("--console", "Afterwards open the console on what happened, until Ctrl-C.")] = False,
     json: Json = False,
-) -> None:
+) -> bool:
     """Run one agent's sessions as real processes, without the gate and with it (some seconds).
 
     They send real mails to a server on the loopback, answer a meeting, edit a
@@ -35,8 +35,6 @@ def demo(
     Nothing is left behind.
     """
     import tempfile
-
-    from callosum.cli import show
 
     _check(state)
     for number in _SIGNALS:
@@ -55,14 +53,12 @@ def demo(
             _report(without, gated, took, right=right)
         if console:
             _show_console(kept.absolute())
-    if not right:
-        raise typer.Exit(NO)
+    return right
 
 
 def _show_console(state: Path) -> None:
     """Open the console on the demo's data. The server it needs ends with it, also one that does not listen yet."""
     from callosum.cli.console import keep_open
-    from callosum.cli.options import settings_of
     from callosum.cli.serve import end
     from callosum.client import local
 
@@ -82,7 +78,6 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _check(state: Path | None) -> None:
-    from importlib.util import find_spec
 
     if find_spec("aiosmtpd") is None:
         raise ConfigError("the demo needs a mail server: pip install 'callosum-protocol[demo]'")
@@ -91,9 +86,7 @@ def _check(state: Path | None) -> None:
 
 
 def _play(folder: Path, state: Path, *, quiet: bool) -> tuple[DemoResult, DemoResult]:
-    from contextlib import nullcontext
 
-    from callosum.cli import show
     from callosum.cli.demo_run.runner import perform
 
     waiting = nullcontext() if quiet else show.console().status("one agent, three sessions, no gate ...")
@@ -106,8 +99,6 @@ def _play(folder: Path, state: Path, *, quiet: bool) -> tuple[DemoResult, DemoRe
 
 def _report(without: DemoResult, gated: DemoResult, took: float, *, right: bool) -> None:
     from rich.text import Text
-
-    from callosum.cli import show
 
     def mails(count: int) -> Text:
         word = {0: "no mail", 1: "1 mail"}.get(count, f"{count} mails")
@@ -148,8 +139,6 @@ def _report(without: DemoResult, gated: DemoResult, took: float, *, right: bool)
 def _tell(one: DemoNotice) -> None:
     from rich.padding import Padding
     from rich.text import Text
-
-    from callosum.cli import show
 
     head = Text.assemble((f"mira/{one.session}", "bold"), ("  ", ""), (", ".join(one.kinds), "yellow"))
     show.put(Padding(head, (1, 0, 0, 2)), Padding(show.cell(one.text, limit=2000), (0, 0, 0, 4)))

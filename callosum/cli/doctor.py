@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, Namespace, State, settings_of
+from callosum.cli import show
+from callosum.cli.options import InNamespace, Json
+from callosum.errors import CallosumError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,22 +24,29 @@ _MARKS: Final = {"ok": ("✓", "green"), "advice": ("•", "yellow"), "wrong": (
 _WIDTH: Final = 24
 
 
-def doctor(state: State = None, namespace: Namespace = None, config: Config = None, json: Json = False) -> None:
+def doctor(settings: InNamespace, json: Json = False) -> bool:
     """Check everything without changing it; exit code 1 if something is wrong.
 
     A call that must be refused is sent through each host's entry, so the
     journal has it. A host that does not ask the gate is also reported as the
     event health.critical.
     """
-    from callosum.cli import show
+    from rich.text import Text
+
     from callosum.cli.health import examine
 
-    settings = settings_of(state, namespace, config)
     findings = []
     for finding in examine(settings):
         findings.append(finding)
-        if not json:
-            _show(finding)
+        if json:
+            continue
+        mark, style = _MARKS[finding.level]
+        head = show.cell(f"{mark} ", style)
+        head.append(f" {finding.check:<{_WIDTH - 1}} ", "bold").append_text(show.cell(finding.says, limit=1200))
+        show.console().print(head, soft_wrap=True)
+        if finding.advice:
+            head = Text(" " * (_WIDTH + 2))
+            show.console().print(head.append_text(show.cell(finding.advice, "dim", 400)), soft_wrap=True)
     wrong = sum(finding.level == "wrong" for finding in findings)
     asks = any(finding.check.endswith(" entries") and finding.level == "ok" for finding in findings)
     lost = next((finding.says.partition(":")[0] for finding in findings if finding.check == "unknown"), "")
@@ -46,42 +54,24 @@ def doctor(state: State = None, namespace: Namespace = None, config: Config = No
     if json:
         show.json({"ok": not wrong, "findings": findings})
     else:
-        show.line()
-        show.line(_sum(wrong, lost, asks=asks), "bold")
-    if wrong:
-        raise typer.Exit(NO)
-
-
-def _sum(wrong: int, lost: str, *, asks: bool) -> str:
-    if wrong:
-        return f"{wrong} things are wrong." if wrong > 1 else "One thing is wrong."
-    if lost:
-        return f"No check failed, but {lost}."
-    if asks:
-        return "All is well."
-    return "Nothing is wrong, but no host asks the gate: callosum install HOST. (Programs that embed it are not seen.)"
-
-
-def _show(finding: Finding) -> None:
-    from rich.text import Text
-
-    from callosum.cli import show
-
-    mark, style = _MARKS[finding.level]
-    head = show.cell(f"{mark} ", style)
-    head.append(f" {finding.check:<{_WIDTH - 1}} ", "bold").append_text(show.cell(finding.says, limit=1200))
-    show.console().print(head, soft_wrap=True)
-    if finding.advice:
-        show.console().print(
-            Text(" " * (_WIDTH + 2)).append_text(show.cell(finding.advice, "dim", 400)), soft_wrap=True
+        end = (
+            "Nothing is wrong, but no host asks the gate: callosum install HOST. (Programs that embed it are not seen.)"
         )
+        if wrong:
+            end = f"{wrong} things are wrong." if wrong > 1 else "One thing is wrong."
+        elif lost:
+            end = f"No check failed, but {lost}."
+        elif asks:
+            end = "All is well."
+        show.line()
+        show.line(end, "bold")
+    return not wrong
 
 
 def _tell(settings: Settings, wrong: Sequence[Finding]) -> None:
     """Report what is wrong with hosts to the corpus of a running server, otherwise to that of this process."""
     from callosum.corpus.bus import Corpus
     from callosum.corpus.daily_log import FOLDER, DailyLog
-    from callosum.errors import CallosumError
     from callosum.hosts.checkup import report
     from callosum.server.listeners import running
 

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec.structs import replace
 
-from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, Only, State, exists, flag, open_gate, option, settings_of
+from callosum.cli import show
+from callosum.cli.options import NOTHING_YET, Follow, InFolder, Json, Last, Only, Since, exists, flag, open_gate, option
+from callosum.cli.text import clean
+from callosum.cli.times import moment
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,16 +24,17 @@ if TYPE_CHECKING:
 
 
 def events(  # noqa: PLR0917  typer names them all
+    settings: InFolder,
     patterns: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="PATTERN", help="Only these events: tool.completed, 'safety.*', ...", show_default=False
         ),
     ] = None,
-    follow: Annotated[bool, flag("--follow -f", "Continue with new entries until interrupted.")] = False,
-    last: Annotated[int, option("--last -n", "N", "Show the newest N; 0 shows all.", min=0)] = 50,
+    follow: Follow = False,
+    last: Last = 50,
     quiet: Annotated[bool, flag("--quiet -q", "Leave out the regular ones: scheduler.tick and health.ok.")] = False,
-    since: Annotated[str | None, option("--since", "TIME", 'Start here: a time, or how long ago ("2h").')] = None,
+    since: Since = None,
     namespace: Only = None,
     session: Annotated[str | None, option("--session", "NAME", "Only this session (* matches anything).")] = None,
     url: Annotated[
@@ -39,10 +43,8 @@ def events(  # noqa: PLR0917  typer names them all
     token_file: Annotated[
         Path | None, option("--token-file", "FILE", "File with the server's token (or CALLOSUM_TOKEN).")
     ] = None,
-    state: State = None,
-    config: Config = None,
     json: Json = False,
-) -> None:
+) -> bool:
     """Show events, oldest first; exit code 1 if none matches.
 
     Past events: tool.*, safety.* and lease.* come from the journal, all others
@@ -54,17 +56,19 @@ def events(  # noqa: PLR0917  typer names them all
     server, otherwise tool.*, safety.* and lease.* only. After a lost connection
     the list continues behind the last event.
     """
-    from msgspec.structs import replace
-
-    from callosum.cli import show
     from callosum.cli.eventsource import JOURNALLED, EventSelection, coming, coming_from, past, past_elsewhere
-    from callosum.cli.times import moment
     from callosum.corpus.daily_log import FOLDER
+    from callosum.corpus.events import CATALOGUE, select
     from callosum.journal import Journal
 
-    settings = settings_of(state, namespace, config)
+    try:
+        types = select(",".join(patterns)) if patterns else None
+    except ConfigError as error:
+        raise ConfigError(error.message, at="PATTERN") from None
+    if quiet:
+        types = (frozenset(CATALOGUE) if types is None else types) - _CONSTANT
     wanted = EventSelection(
-        types=_types(patterns, quiet=quiet),
+        types=types,
         namespace=namespace,
         session=session,
         since=moment(since, "--since") if since else 0,
@@ -91,27 +95,13 @@ def events(  # noqa: PLR0917  typer names them all
             shown = _put(past(book, settings.state / FOLDER, until, last), json=json)
             if follow:
                 _put(coming(book, settings.state, wanted, newest, now, token, _tell), json=json)
-    if not shown:
-        if not json:
-            show.line("No event fits." if url is not None or exists(settings) else "Nothing has been decided here yet.")
-        raise typer.Exit(NO)
+    if not shown and not json:
+        show.line("No event fits." if url is not None or exists(settings) else NOTHING_YET)
+    return bool(shown)
 
 
 _CONSTANT: Final = frozenset(("scheduler.tick", "health.ok"))
 """Events that occur all the time while nothing happens."""
-
-
-def _types(patterns: list[str] | None, *, quiet: bool) -> frozenset[str] | None:
-    """Return the events that the patterns name, None for all. ``quiet`` leaves out the constant ones."""
-    from callosum.corpus.events import CATALOGUE, select
-
-    try:
-        chosen = select(",".join(patterns)) if patterns else None
-    except ConfigError as error:
-        raise ConfigError(error.message, at="PATTERN") from None
-    if not quiet:
-        return chosen
-    return (frozenset(CATALOGUE) if chosen is None else chosen) - _CONSTANT
 
 
 def _token(file: Path | None) -> str | None:
@@ -125,7 +115,6 @@ def _token(file: Path | None) -> str | None:
 
 def _put(found: Iterable[ShownEvent], *, json: bool) -> int:
     """Show events as they come. Return how many there were."""
-    from callosum.cli import show
     from callosum.cli.eventline import line
     from callosum.cli.eventsource import DROPPED
 
@@ -151,8 +140,6 @@ def _tell(text: str) -> None:
     """Print a message to a person, apart from the events."""
     from rich.console import Console
     from rich.text import Text
-
-    from callosum.cli.text import clean
 
     console = Console(stderr=True, highlight=False, emoji=False, markup=False)
     console.print(Text(f"callosum: {clean(text, 500)}", style="dim"), soft_wrap=True)

@@ -22,7 +22,7 @@ import msgspec
 
 from callosum.client.client import CallosumClient
 from callosum.client.errors import BadResponse, TransportError
-from callosum.client.messages import fault_of, quoted
+from callosum.client.messages import fault_of, query_of
 from callosum.client.sse import Events
 from callosum.client.transport import ResponseStream, Transport
 from callosum.corpus import entry_events
@@ -99,16 +99,12 @@ class EventSelection(EntryFilter, frozen=True, kw_only=True):
 
     def takes(self, seen: ShownEvent) -> bool:
         """Return True if an event without an entry is selected, at any time."""
+        name = seen.payload.get("instance")
         return (
             (self.types is None or seen.type in self.types)
             and self.namespace in (None, seen.payload.get("namespace"))
-            and (self.session is None or _is(self.session, seen.payload.get("instance")))
+            and (self.session is None or (isinstance(name, str) and fits(self.session, name)))
         )
-
-
-def _is(pattern: str, name: Any) -> bool:
-    """Return True if a session has that name; ``*`` matches anything."""
-    return isinstance(name, str) and fits(pattern, name)
 
 
 # --- Past events --------------------------------------------------------------------------------------
@@ -304,72 +300,50 @@ def _streamed(
     tell: Tell,
     there: Callable[[], bool] | None = None,
 ) -> Iterator[Step]:
-    """Follow a server's stream; a server of this machine as long as it is ``there``."""
-    source = _Source(url, wanted, token, tell, there)
-    with closing(source):
-        try:
-            events = Events(source.connect, last_id=last_id, wait=source.wait, clock=time.monotonic)
-        except TransportError as error:
-            raise GateUnavailable(f"the gate at {url} cannot be asked: {error}") from error
-        with closing(events):
-            for id, type, text in events:
-                seen = _seen(type, text)
-                yield id, seen if seen is not None and (type == DROPPED or wanted.takes(seen)) else None
+    """Follow a server's stream, and report when it was lost and found; one of this machine as long as it is there."""
+    lost = False
 
-
-class _Source:
-    """Opens a server's stream again and again, and reports when it was lost and found."""
-
-    def __init__(
-        self, url: str, wanted: EventSelection, token: str | None, tell: Tell, there: Callable[[], bool] | None
-    ) -> None:
-        try:
-            # The address of a server of this machine was read in the user's own folder; its certificate has another
-            # name.
-            self._transport = Transport(url, token=token, verify=there is None)
-        except ValueError as error:
-            raise ConfigError(str(error), at=url) from None
-        types = ",".join(sorted(wanted.types)) if wanted.types is not None else "*"
-        namespace = f"&namespace={quoted(wanted.namespace)}" if wanted.namespace is not None else ""
-        self._target = f"/events?types={quoted(types)}{namespace}"
-        self._url = url
-        self._tell = tell
-        self._there = there
-        self._lost = False
-
-    def connect(self, last_id: str) -> ResponseStream:
-        """Open the stream after that event. Raises ``TransportError``, ``ConfigError``."""
+    def connect(last_id: str) -> ResponseStream:
+        nonlocal lost
         deadline = time.monotonic() + _PATIENCE
-        headers = ("Accept: text/event-stream", f"Last-Event-ID: {last_id}")
-        stream = self._transport.open(self._target, headers, deadline=deadline)
+        stream = transport.open(target, ("Accept: text/event-stream", f"Last-Event-ID: {last_id}"), deadline=deadline)
         if stream.status != 200:
             fault = fault_of(stream.read_all(deadline))
             stream.close()
             if isinstance(fault, ConfigError):
-                raise _refusal(fault, self._url)
+                raise _refusal(fault, url)
             raise fault if isinstance(fault, TransportError) else BadResponse(str(fault))
-        if self._lost:
-            self._lost = False
-            self._tell(f"{self._url} is back: going on after the last event")
+        if lost:
+            lost = False
+            tell(f"{url} is back: going on after the last event")
         return stream
 
-    def wait(self, seconds: float) -> bool:
-        """Wait before the next attempt. Return True if there is to be one."""
-        if not self._lost:
-            self._lost = True
-            self._tell(f"the connection to {self._url} was lost; looking for it again")
-        time.sleep(min(seconds, _LOOK_EVERY) if self._there is not None else seconds)
-        return self._there is None or self._there()
+    def wait(seconds: float) -> bool:
+        nonlocal lost
+        if not lost:
+            lost = True
+            tell(f"the connection to {url} was lost; looking for it again")
+        time.sleep(min(seconds, _LOOK_EVERY) if there is not None else seconds)
+        return there is None or there()
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._transport.close()
-
-
-def _seen(type: str, text: str) -> ShownEvent | None:
-    """Parse an event of the stream. Return None if it is malformed."""
     try:
-        payload = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return ShownEvent(type, payload) if isinstance(payload, dict) else None
+        # The address of a server of this machine was read in the user's own folder; its certificate has another name.
+        transport = Transport(url, token=token, verify=there is None)
+    except ValueError as error:
+        raise ConfigError(str(error), at=url) from None
+    types = ",".join(sorted(wanted.types)) if wanted.types is not None else "*"
+    target = f"/events{query_of({'types': types, 'namespace': wanted.namespace})}"
+    with closing(transport):
+        try:
+            events = Events(connect, last_id=last_id, wait=wait, clock=time.monotonic)
+        except TransportError as error:
+            raise GateUnavailable(f"the gate at {url} cannot be asked: {error}") from error
+        with closing(events):
+            for id, type, text in events:
+                try:
+                    payload = msgspec.json.decode(text)
+                except (msgspec.DecodeError, RecursionError):
+                    payload = None
+                seen = ShownEvent(type, payload if isinstance(payload, dict) else {})
+                shown = isinstance(payload, dict) and (type == DROPPED or wanted.takes(seen))
+                yield id, seen if shown else None

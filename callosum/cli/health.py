@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import sqlite3
 import stat
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from callosum import __version__
 from callosum.cli.options import exists, open_gate, rulebook_of
 from callosum.errors import CallosumError, StoreError
 from callosum.hosts.checkup.finding import Finding
-from callosum.stores.base import Store, different_keys
+from callosum.model import Entry
+from callosum.stores.base import different_keys
 from callosum.stores.receipt import ADVICE
 
 if TYPE_CHECKING:
-    from callosum.model import Entry
     from callosum.settings import Settings
 
 ROOM_LOW: Final = 100_000_000
@@ -29,12 +31,11 @@ LOG_LARGE: Final = 128_000_000
 
 def examine(settings: Settings) -> Iterator[Finding]:
     """Yield the findings about the settings' state folder, one after another."""
-    yield _versions()
-    yield Finding(
-        "settings",
-        "ok",
-        str(settings.config) if settings.config else "no callosum.toml: defaults, flags and environment",
-    )
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    says = f"Callosum {__version__}, {python}, SQLite {sqlite3.sqlite_version}, {sys.platform}"
+    yield Finding("versions", "ok", says)
+    config = str(settings.config) if settings.config else "no callosum.toml: defaults, flags and environment"
+    yield Finding("settings", "ok", config)
     yield from _namesake()
     yield from _folder(settings.state)
     yield from _room(settings.state)
@@ -43,17 +44,6 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _segments(settings)
     yield from _servers(settings)
     yield from _hosts(settings)
-
-
-def _versions() -> Finding:
-    import sqlite3
-
-    from callosum import __version__
-
-    python = f"{platform.python_implementation()} {platform.python_version()}"
-    return Finding(
-        "versions", "ok", f"Callosum {__version__}, {python}, SQLite {sqlite3.sqlite_version}, {sys.platform}"
-    )
 
 
 def _namesake() -> Iterator[Finding]:
@@ -71,37 +61,30 @@ def _namesake() -> Iterator[Finding]:
 def _folder(folder: Path) -> Iterator[Finding]:
     from callosum.regions.machine import is_read_only, network_file_system
 
+    def wrong(says: str, mend: str) -> Finding:
+        return Finding("state folder", "wrong", says, mend)
+
+    another = "Name another with --state or CALLOSUM_STATE."
     try:
         found = folder.stat()
     except FileNotFoundError:
         yield Finding("state folder", "ok", f"{folder} does not exist yet; the first call makes it")
         return
     except OSError as fault:
-        yield Finding(
-            "state folder", "wrong", f"{folder}: {fault.strerror}", "Name another with --state or CALLOSUM_STATE."
-        )
+        yield wrong(f"{folder}: {fault.strerror}", another)
         return
+    posix, user = os.name == "posix", str(os.getuid()) if hasattr(os, "getuid") else "you"
     if not stat.S_ISDIR(found.st_mode):
-        yield Finding("state folder", "wrong", f"{folder} is no folder", "Name another with --state or CALLOSUM_STATE.")
-        return
-    if is_read_only(folder):
+        yield wrong(f"{folder} is no folder", another)
+    elif is_read_only(folder):
         return  # the check of the disk reports it
-    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        yield Finding(
-            "state folder", "wrong", f"{folder} cannot be written by you", f"Make it yours: chown {_user()} {folder}"
-        )
-        return
-    if os.name == "posix" and found.st_uid != os.getuid() and os.getuid() != 0:
-        yield Finding(
-            "state folder", "wrong", f"{folder} belongs to another user", "Name one of your own with --state."
-        )
-        return
-    loose = [path for path in _own_files(folder) if os.name == "posix" and path.stat().st_mode & 0o077]
-    if loose:
+    elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        yield wrong(f"{folder} cannot be written by you", f"Make it yours: chown {user} {folder}")
+    elif posix and found.st_uid != os.getuid() and os.getuid() != 0:
+        yield wrong(f"{folder} belongs to another user", "Name one of your own with --state.")
+    elif loose := [path for path in _own_files(folder) if posix and path.stat().st_mode & 0o077]:
         names = ", ".join(path.name or str(path) for path in loose[:4])
-        yield Finding(
-            "state folder", "wrong", f"others on this machine can get at {names} in {folder}", f"chmod -R go= {folder}"
-        )
+        yield wrong(f"others on this machine can get at {names} in {folder}", f"chmod -R go= {folder}")
     elif kind := network_file_system(folder):
         says = f"{folder} is on a network file system ({kind}): locks may not hold there, and the journal can break"
         mend = "Keep it on a disk of this machine (--state); for gates of several machines: callosum serve --store URL."
@@ -119,10 +102,6 @@ def _own_files(folder: Path) -> Iterator[Path]:
     for name in ("gate.db", "gate.db-wal", "content.key", "journal", "tokens.json"):
         if (folder / name).exists():
             yield folder / name
-
-
-def _user() -> str:
-    return str(os.getuid()) if hasattr(os, "getuid") else "you"
 
 
 def _room(folder: Path) -> Iterator[Finding]:
@@ -154,11 +133,8 @@ def _rules(settings: Settings) -> Iterator[Finding]:
         return
     rules = book.current().rules
     own = book.path is not None and book.path.exists()
-    yield Finding(
-        "rules",
-        "ok",
-        f"{len(rules)} rules, {'your own file ' + str(book.path) + ' first' if own else 'the default ones'}",
-    )
+    which = f"your own file {book.path} first" if own else "the default ones"
+    yield Finding("rules", "ok", f"{len(rules)} rules, {which}")
 
 
 def _store(settings: Settings) -> Iterator[Finding]:
@@ -169,46 +145,37 @@ def _store(settings: Settings) -> Iterator[Finding]:
         with open_gate(settings) as gate:
             health = gate.store.check()
             status = gate.status(namespace=settings.namespace)
-            unproven = _unproven(gate.store) if not health.problems else None
+            unproven = None
+            if not health.problems:
+                try:
+                    gate.store.prove()
+                except StoreError as error:
+                    unproven = error
     except StoreError as error:
         yield Finding("store", "wrong", str(error), "Calls of tier 3 and 4 are refused until the store is back.")
         return
     if unproven is not None:
-        yield unproven
+        yield Finding("store", "wrong", str(unproven), "Calls of tier 3 and 4 are refused until it can be written.")
     for problem in health.problems:
         ahead = (health.ahead > 1 and "ahead of the clock" in problem) or "the clock differs" in problem
-        yield Finding(
-            "clock" if ahead else "store",
-            "wrong",
-            problem,
-            "Set the clock right; it goes by itself once the clock has caught up."
-            if ahead
-            else f"Look at the journal, and at what the sessions have done since. Then: {ADVICE}"
-            if ADVICE in problem
-            else f"Stop the agents, keep a copy of {health.place}, and move it away to start afresh."
-            if health.engine.startswith("SQLite")
-            else "Configure the server as the documentation of the stores says.",
-        )
+        afresh = f"Stop the agents, keep a copy of {health.place}, and move it away to start afresh."
+        sqlite = health.engine.startswith("SQLite")
+        mend = afresh if sqlite else "Configure the server as the documentation of the stores says."
+        if ADVICE in problem:
+            mend = f"Look at the journal, and at what the sessions have done since. Then: {ADVICE}"
+        mend = "Set the clock right; it goes by itself once the clock has caught up." if ahead else mend
+        yield Finding("clock" if ahead else "store", "wrong", problem, mend)
     if health.content_keys > 1:
-        yield Finding(
-            "content key",
-            "wrong",
-            different_keys(health.content_keys),
-            "Give every server the same content.key in its state folder, and start them again; this goes a day later.",
+        mend = (
+            "Give every server the same content.key in its state folder, and start them again; this goes a day later."
         )
+        yield Finding("content key", "wrong", different_keys(health.content_keys), mend)
     if not (health.problems or unproven):
-        yield Finding(
-            "store",
-            "ok",
-            f"sound: schema {health.schema}, {health.entries} entries, {health.live} live, {health.size / 1e6:.1f} MB",
-        )
+        records = f"schema {health.schema}, {health.entries} entries, {health.live} live, {health.size / 1e6:.1f} MB"
+        yield Finding("store", "ok", f"sound: {records}")
     if health.log_size > LOG_LARGE:
-        yield Finding(
-            "log",
-            "advice",
-            f"the write-ahead log has {health.log_size / 1e6:.0f} MB",
-            "A program keeps the database open for reading; end it.",
-        )
+        says = f"the write-ahead log has {health.log_size / 1e6:.0f} MB"
+        yield Finding("log", "advice", says, "A program keeps the database open for reading; end it.")
     else:
         yield Finding("log", "ok", f"write-ahead log {health.log_size / 1e6:.1f} MB")
     if status.observing_until is not None or settings.mode == "observe":
@@ -217,25 +184,11 @@ def _store(settings: Settings) -> Iterator[Finding]:
         )
     if status.unknown:
         ids = ", ".join([*(str(holding.id) for holding in status.unknown[:5]), *["..."][: len(status.unknown) > 5]])
-        yield Finding(
-            "unknown",
-            "advice",
-            f"{len(status.unknown)} actions never told how they ended: {ids}"
-            if len(status.unknown) > 1
-            else f"one action never told how it ended: {ids}",
-            "Look whether they happened: callosum resolve ID --happened, or --not",
-        )
+        which = f"{len(status.unknown)} actions" if len(status.unknown) > 1 else "one action"
+        says = f"{which} never told how {'they' if len(status.unknown) > 1 else 'it'} ended: {ids}"
+        yield Finding("unknown", "advice", says, "Look whether they happened: callosum resolve ID --happened, or --not")
     if status.asked:
         yield Finding("approvals", "advice", f"{len(status.asked)} calls wait for a person", "callosum watch")
-
-
-def _unproven(store: Store) -> Finding | None:
-    """Return the finding that the store cannot be written, if that is so."""
-    try:
-        store.prove()
-    except StoreError as error:
-        return Finding("store", "wrong", str(error), "Calls of tier 3 and 4 are refused until it can be written.")
-    return None
 
 
 def _segments(settings: Settings) -> Iterator[Finding]:
@@ -262,18 +215,13 @@ def _servers(settings: Settings) -> Iterator[Finding]:
     from callosum.server.listeners import running
 
     for one in running(settings.state):
+        where = f"{one.address} (process {one.process.pid})"
         try:
             with CallosumClient(one.address, deadline=2, verify=False) as client:
                 found = client.health()
         except CallosumError as error:
-            yield Finding(
-                "server",
-                "wrong",
-                f"{one.address} (process {one.process.pid}): {error}",
-                "callosum stop, and serve again",
-            )
+            yield Finding("server", "wrong", f"{where}: {error}", "callosum stop, and serve again")
         else:
-            where = f"{one.address} (process {one.process.pid})"
             if found["status"] == "unavailable":
                 advice = "Calls of tier 3 and 4 are refused until its store is back."
                 yield Finding("server", "wrong", f"{where}: {found.get('store', 'its store is unavailable')}", advice)

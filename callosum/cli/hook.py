@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from callosum.cli.options import Config, Namespace, State, one_of, settings_of
+from callosum.cli.options import InNamespace, one_of
 from callosum.programs import WITH_HOOKS
 
 Host = Annotated[str, typer.Argument(metavar="HOST", help=f"{one_of(WITH_HOOKS)}.")]
 
 
-def hook(host: Host, state: State = None, namespace: Namespace = None, config: Config = None) -> None:
+def hook(settings: InNamespace, host: Host) -> None:
     """Answer one hook event of a host: its JSON on standard input, the answer on standard output.
 
     Hosts are set up to call the hook in the state folder, which starts faster.
@@ -25,7 +25,6 @@ def hook(host: Host, state: State = None, namespace: Namespace = None, config: C
     from callosum.hosts.script import hook_of
 
     adapter = adapter_of(host)
-    settings = settings_of(state, namespace, config)
     server = remote.load(settings.state, adapter.name)
     found = hook_of(settings, server, adapter.name if server is not None else "")
     if not found.is_written:

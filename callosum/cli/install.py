@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from callosum.cli import show
 from callosum.cli.codes import NO
-from callosum.cli.options import Config, Namespace, State, flag, one_of, option, settings_of
+from callosum.cli.options import InNamespace, flag, one_of, open_gate, option
+from callosum.cli.person import login
+from callosum.cli.times import clock
+from callosum.errors import ConfigError
+from callosum.loopback import make_token
+from callosum.person import refuse_agents
 from callosum.programs import NAMED, WITH_HOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from callosum.hosts.install import InstallPlan
     from callosum.settings import Settings
 
 _HOSTS = (*NAMED, "mcp")
-
-
 _BY_URL = [host.title for host in WITH_HOOKS.values() if host.asks_urls]
 
 
@@ -46,6 +48,7 @@ CaCert = Annotated[Path | None, option("--cacert", "FILE", "Certificates to trus
 
 
 def install(  # noqa: PLR0917  typer names them all
+    settings: InNamespace,
     host: Host,
     file: File = None,
     project: Project = None,
@@ -58,19 +61,13 @@ def install(  # noqa: PLR0917  typer names them all
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
-    state: State = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Put the gate in front of a host: show the change to its settings, ask, and write it."""
-    from callosum.errors import ConfigError
     from callosum.hosts import install as hosts
+    from callosum.hosts.files import NotPlainJson
     from callosum.hosts.remote import remote_of
     from callosum.hosts.setup import InstallTarget
-    from callosum.loopback import make_token
-    from callosum.person import refuse_agents
 
-    settings = settings_of(state, namespace, config)
     if url is None and (token_file or cacert):
         raise ConfigError("is for a server: name it with --url", at="--token-file" if token_file else "--cacert")
     if observe and (url or http):
@@ -79,7 +76,12 @@ def install(  # noqa: PLR0917  typer names them all
         refuse_agents(None, "only a person can have the gate observe")
     remote = remote_of(url, _absolute(token_file), _absolute(cacert)) if url is not None else None
     where = InstallTarget.here(project=_absolute(project), file=_absolute(file), url=http, remote=remote)
-    plan = _planned(lambda: hosts.plan_install(host, settings, where))
+    try:
+        plan = hosts.plan_install(host, settings, where)
+    except NotPlainJson as refusal:  # no program can change the file: a person has to
+        if refusal.entries:
+            typer.echo(f"Have these members of {refusal.path} read as follows:\n\n{refusal.entries}\n")
+        raise
     if http and not dry_run:
         make_token(settings.state)  # the entries carry it
         plan = hosts.plan_install(host, settings, where)
@@ -105,11 +107,6 @@ _OBSERVE = 30 * 86_400
 
 def _observe(settings: Settings) -> None:
     """Make the gate stop nothing for 30 days, for every host of the state folder."""
-    from callosum.cli import show
-    from callosum.cli.options import open_gate
-    from callosum.cli.person import login
-    from callosum.cli.times import clock
-
     with open_gate(settings, create=True) as gate:
         until = gate.observe(_OBSERVE, by=login(), namespace=settings.namespace)
     show.line(
@@ -118,33 +115,18 @@ def _observe(settings: Settings) -> None:
     show.line("See what it would have stopped with `callosum report`; `callosum on` lets it stop calls from then on.")
 
 
-def _planned(plan: Callable[[], InstallPlan]) -> InstallPlan:
-    """Return the plan. If no program can change the file, show what a person has to add."""
-    from callosum.hosts.files import NotPlainJson
-
-    try:
-        return plan()
-    except NotPlainJson as refusal:
-        if refusal.entries:
-            typer.echo(f"Have these members of {refusal.path} read as follows:\n\n{refusal.entries}\n")
-        raise
-
-
 def uninstall(
+    settings: InNamespace,
     host: Host,
     file: File = None,
     project: Project = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    state: State = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Remove the gate from a host: its settings become what they were."""
     from callosum.hosts import install as hosts
     from callosum.hosts.setup import InstallTarget
 
-    settings = settings_of(state, namespace, config)
     where = InstallTarget.here(project=_absolute(project), file=_absolute(file))
     plan = hosts.plan_uninstall(host, settings, where)
     if not plan.changes_something:
@@ -160,7 +142,6 @@ def _called(host: str, *, first: bool = False) -> str:
 
 def _agreed(plan: InstallPlan, *, dry_run: bool, yes: bool) -> bool:
     """Show the plan, without secrets. Return True if it is to be carried out."""
-    from callosum.cli import show
     from callosum.redact import redact_text
 
     for change in plan.changes:

@@ -6,11 +6,25 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, Only, State, exists, flag, open_gate, option, rulebook_of, settings_of
+from callosum.cli import show
+from callosum.cli.options import (
+    NOTHING_YET,
+    Follow,
+    InFolder,
+    Json,
+    Last,
+    Only,
+    Since,
+    exists,
+    flag,
+    open_gate,
+    option,
+    rulebook_of,
+)
+from callosum.cli.text import clean
+from callosum.cli.times import clock, moment
 from callosum.errors import ConfigError
+from callosum.model import MAX_SUMMARY, Entry, Event, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,10 +34,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from callosum.journal import EntryFilter, Journal
-    from callosum.model import Entry
 
 
 def journal(  # noqa: PLR0917  typer names them all
+    settings: InFolder,
     session: Annotated[str | None, option("--session", "NAME", "Only this session (* matches anything).")] = None,
     tool: Annotated[str | None, option("--tool", "NAME", "Only this tool (* stands for anything).")] = None,
     key: Annotated[str | None, option("--key", "KEY", "Only what touches this key (* stands for anything).")] = None,
@@ -32,11 +46,11 @@ def journal(  # noqa: PLR0917  typer names them all
         str | None, option("--verdict", "NAME", "Only this verdict: allow, warn, confirm, ask, block.")
     ] = None,
     tier: Annotated[int | None, option("--tier", "N", "Only this tier or higher.", min=0, max=4)] = None,
-    since: Annotated[str | None, option("--since", "TIME", 'Start here: a time, or how long ago ("2h").')] = None,
+    since: Since = None,
     until: Annotated[str | None, option("--until", "TIME", "Up to then.")] = None,
     namespace: Only = None,
-    last: Annotated[int, option("--last -n", "N", "Show the newest N; 0 shows all.", min=0)] = 50,
-    follow: Annotated[bool, flag("--follow -f", "Continue with new entries until interrupted.")] = False,
+    last: Last = 50,
+    follow: Follow = False,
     export: Annotated[
         Path | None, option("--export", "FILE", "Write all matching entries as JSONL to a new file (.gz compresses).")
     ] = None,
@@ -46,21 +60,15 @@ def journal(  # noqa: PLR0917  typer names them all
     entries: Annotated[
         bool, flag("--entries", "One line per entry: decisions, reports and renewals separately.")
     ] = False,
-    state: State = None,
-    config: Config = None,
     json: Json = False,
-) -> None:
+) -> bool:
     """Show the journal, oldest first: each call's decision and outcome; exit code 1 if nothing matches.
 
     A call is one line. With --json, --follow and --entries each entry of the
     journal is shown separately.
     """
-    from callosum.cli import show
-    from callosum.cli.times import moment
     from callosum.journal import EntryFilter, Journal, line_of
-    from callosum.model import Event, Verdict
 
-    settings = settings_of(state, namespace, config)
     wanted = EntryFilter(
         namespace=namespace,
         session=session,
@@ -89,13 +97,16 @@ def journal(  # noqa: PLR0917  typer names them all
             else:
                 count, newest = _print(((entry, None) for entry in found) if entries else _calls(found), heading=True)
             if follow:
-                _follow(book, wanted, newest, json=json)
+                for entry in book.follow(wanted, after=newest or None):
+                    if json:
+                        show.raw(line_of(entry))
+                    else:
+                        _print(((entry, None),), heading=False)
             elif not count:
                 if not json:
-                    show.line(
-                        "Nothing in the journal fits." if exists(settings) else "Nothing has been decided here yet."
-                    )
-                raise typer.Exit(NO)
+                    show.line("Nothing in the journal fits." if exists(settings) else NOTHING_YET)
+                return False
+    return True
 
 
 def _one_of(names: type[StrEnum], name: str | None, at: str) -> str | None:
@@ -105,7 +116,6 @@ def _one_of(names: type[StrEnum], name: str | None, at: str) -> str | None:
 
 
 def _rotate(book: Journal, age: float, size: int, window: int) -> None:
-    from callosum.cli import show
     from callosum.journal import Rotation
     from callosum.policy.evidence import horizon
 
@@ -120,8 +130,6 @@ def _rotate(book: Journal, age: float, size: int, window: int) -> None:
 
 
 def _export(book: Journal, wanted: EntryFilter, path: Path, *, json: bool) -> None:
-    from callosum.cli import show
-    from callosum.cli.text import clean
     from callosum.journal import export
 
     try:
@@ -130,21 +138,7 @@ def _export(book: Journal, wanted: EntryFilter, path: Path, *, json: bool) -> No
         raise ConfigError("there is such a file already", at=str(path)) from None
     except OSError as fault:
         raise ConfigError(fault.strerror or str(fault), at=str(path)) from fault
-    if json:
-        show.json({"file": str(path), "entries": count})
-    else:
-        show.line(f"{count} entries are in {clean(str(path), 300)}.")
-
-
-def _follow(book: Journal, wanted: EntryFilter, after: int, *, json: bool) -> None:
-    from callosum.cli import show
-    from callosum.journal import line_of
-
-    for entry in book.follow(wanted, after=after or None):
-        if json:
-            show.raw(line_of(entry))
-        else:
-            _print(((entry, None),), heading=False)
+    show.result({"file": str(path), "entries": count}, f"{count} entries are in {clean(str(path), 300)}.", json=json)
 
 
 # The journal has no end, so its lines are not a rich table, which needs all rows first.
@@ -162,7 +156,6 @@ _Line = tuple["Entry", "Entry | None"]
 def _calls(entries: Iterable[Entry]) -> Iterator[_Line]:
     """Yield entries in their order, with a call's outcome beside its decision if it is near."""
     from callosum.journal import ENDS
-    from callosum.model import Event
 
     waiting: OrderedDict[int, _Line] = OrderedDict()
     for entry in entries:
@@ -178,8 +171,6 @@ def _calls(entries: Iterable[Entry]) -> Iterator[_Line]:
 
 def _print(lines: Iterable[_Line], *, heading: bool) -> tuple[int, int]:
     """Print lines as they come. Return how many there were and the position of the last entry."""
-    from callosum.cli import show
-
     console = show.console()
     width = console.width if console.is_terminal else None
     count = last = 0
@@ -198,10 +189,16 @@ def _lines(entry: Entry, ended: Entry | None, width: int | None) -> Iterable[Ren
     """Return an entry as one line, or, if that is longer than ``width``, with a separate line for each key."""
     from rich.text import Text
 
-    from callosum.cli import show
     from callosum.journal import shown_keys
 
-    cells = _cells(entry, ended)
+    cells = (
+        Text(clock(entry.seq / 1_000_000), style="dim"),
+        show.cell(entry.session, limit=40),
+        show.cell(entry.event),
+        show.tier(entry.tier),
+        _answer(entry, ended),
+        show.cell(entry.tool, limit=40),
+    )
     head = Text()
     for text, (name, size) in zip(cells, _COLUMNS, strict=True):
         pad = " " * max(0, size - text.cell_len)
@@ -222,26 +219,8 @@ def _lines(entry: Entry, ended: Entry | None, width: int | None) -> Iterable[Ren
     )
 
 
-def _cells(entry: Entry, ended: Entry | None) -> tuple[Text, ...]:
-    from rich.text import Text
-
-    from callosum.cli import show
-    from callosum.cli.times import clock
-
-    return (
-        Text(clock(entry.seq / 1_000_000), style="dim"),
-        show.cell(entry.session, limit=40),
-        show.cell(entry.event),
-        show.tier(entry.tier),
-        _answer(entry, ended),
-        show.cell(entry.tool, limit=40),
-    )
-
-
 def _answer(entry: Entry, ended: Entry | None) -> Text:
     """Return the decision and the outcome: ``allow, done in 1.2 s``."""
-    from callosum.cli import show
-
     if entry.verdict is None:
         return show.cell(entry.outcome)
     answer = show.verdict(entry.verdict)
@@ -255,7 +234,6 @@ def _answer(entry: Entry, ended: Entry | None) -> Text:
 def _what(entry: Entry) -> str:
     """Return what a call does, and what a person had asked its session to do."""
     from callosum.journal import shown_keys
-    from callosum.model import MAX_SUMMARY, Event
     from callosum.policy.summary import journalled_call, shown, summary_of
 
     kept = journalled_call(entry.body)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from callosum.cli.options import Config, Namespace, State, option, settings_of
+from callosum.errors import ConfigError
 
 
 def mcp(  # noqa: PLR0917  typer names them all
@@ -49,7 +50,6 @@ def mcp(  # noqa: PLR0917  typer names them all
     Without a server to wrap, serve tools with which an agent asks what the
     others do and who holds what, and takes, awaits and releases leases.
     """
-    from callosum.errors import ConfigError
     from callosum.hosts.mcp.headers import TRANSPORTS, read_headers
     from callosum.hosts.mcp.identity import NameSources
     from callosum.hosts.mcp.wrap import Wrap, check_gate, run_command, run_url

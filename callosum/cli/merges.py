@@ -6,35 +6,30 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from callosum.cli.codes import EPILOG, NO
-from callosum.cli.options import Config, Json, State, flag, open_gate, option, settings_of
+from callosum.cli import show
+from callosum.cli.codes import NO
+from callosum.cli.options import InFolder, Json, flag, open_gate, option
+from callosum.cli.text import clean
+from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
     from callosum.merging.merge_store import MergeRecord, MergeStore
     from callosum.settings import Settings
 
-app = typer.Typer(
-    help="List writes that were merged with another session's changes, and restore their texts.", epilog=EPILOG
-)
-
 Id = Annotated[int, typer.Argument(metavar="ID", help="Id of the merge, as the session was notified.")]
 
 
-@app.callback(invoke_without_command=True)
-def merges(context: typer.Context, state: State = None, config: Config = None, json: Json = False) -> None:
+def merges(settings: InFolder, context: typer.Context, json: Json = False) -> None:
     """List the merges of the last day; as a group, show or undo one."""
     if context.invoked_subcommand is None:
-        list_(state, config, json=json)
-    context.default_map = {key: {"state": state, "config": config, "json": json} for key in ("list", "show", "undo")}
+        list_(settings, json=json)
+    given = {name: value for name, value in context.params.items() if name in ("state", "config", "json")}
+    context.default_map = dict.fromkeys(("list", "show", "undo"), given)
 
 
-@app.command("list", epilog=EPILOG)
-def list_(state: State = None, config: Config = None, json: Json = False) -> None:
+def list_(settings: InFolder, json: Json = False) -> None:
     """List the merges of the last day, newest first."""
-    from callosum.cli import show
-    from callosum.cli.times import clock
-
-    found = _merges(settings_of(state, None, config)).all()
+    found = _merges(settings).all()
     if json:
         show.json({"merges": [_facts(merged) for merged in found]})
         return
@@ -42,28 +37,16 @@ def list_(state: State = None, config: Config = None, json: Json = False) -> Non
         show.line("Nothing was merged in the last 24 hours.")
         return
     rows = [
-        (
-            merged.id,
-            clock(merged.at),
-            merged.session,
-            ", ".join(merged.others),
-            merged.path,
-            "yes" if merged.lost else None,
-        )
-        for merged in found
+        (one.id, one.at, one.session, ", ".join(one.others), one.path, "yes" if one.lost else None) for one in found
     ]
     show.put(show.table("Merges", ("<id", "at", "session", "merged with", "key:200", "overwrote"), rows))
 
 
-@app.command("show", epilog=EPILOG)
-def show_(id: Id, state: State = None, config: Config = None, json: Json = False) -> None:
+def show_(settings: InFolder, id: Id, json: Json = False) -> None:
     """Show a merge: the whole proposal, and as differences what was merged into it."""
     from difflib import unified_diff
 
-    from callosum.cli import show
-    from callosum.cli.text import clean
-
-    merged = _of(_merges(settings_of(state, None, config)), id)
+    merged = _of(_merges(settings), id)
     if json:
         texts = {"proposal": merged.proposal, "before": merged.before, "merge": merged.merge}
         show.json({**_facts(merged), **texts})
@@ -79,34 +62,30 @@ def show_(id: Id, state: State = None, config: Config = None, json: Json = False
             show.line(clean(line, 500), {"+": "green", "-": "red"}.get(line[:1], ""))
 
 
-@app.command(epilog=EPILOG)
 def undo(
+    settings: InFolder,
     id: Id,
     to: Annotated[
         str, option("--to", "WHICH", "Which text to restore: before (the merge), proposal, or merge.")
     ] = "before",
     force: Annotated[bool, flag("--force", "Restore even if the file has changed since; that change is lost.")] = False,
-    state: State = None,
-    config: Config = None,
     json: Json = False,
 ) -> None:
     """Bring back the file as it was before a merge, what the call proposed, or the merge; only a person can."""
-    from callosum.cli import show
-    from callosum.cli.text import clean
-    from callosum.errors import ConfigError
     from callosum.merging.merge_store import WHICH, bring_back
 
     if to not in WHICH:
         raise ConfigError(f"expected one of {', '.join(WHICH)}, got {to!r:.60}", at="--to")
-    settings = settings_of(state, None, config)
     merged = _of(_merges(settings), id)
     with open_gate(settings) as gate:
         gate.require_person("undo a merge")
     bring_back(merged, to, force=force)
-    if json:
-        show.json({"id": id, "path": merged.path, "to": to})
-    else:
-        show.line(f"{clean(merged.path, 500)} holds the text of `{to}` again. Open sessions have not read it.", "green")
+    show.result(
+        {"id": id, "path": merged.path, "to": to},
+        f"{clean(merged.path, 500)} holds the text of `{to}` again. Open sessions have not read it.",
+        "green",
+        json=json,
+    )
 
 
 def _merges(settings: Settings) -> MergeStore:
@@ -126,13 +105,4 @@ def _of(merges: MergeStore, id: int) -> MergeRecord:
 
 
 def _facts(merged: MergeRecord) -> dict[str, object]:
-    return {
-        "id": merged.id,
-        "at": merged.at,
-        "session": merged.session,
-        "namespace": merged.namespace,
-        "tool": merged.tool,
-        "path": merged.path,
-        "others": merged.others,
-        "lost": merged.lost,
-    }
+    return {name: getattr(merged, name) for name in "id at session namespace tool path others lost".split()}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.models import OptionInfo
 
+from callosum.cli.codes import NO
 from callosum.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -37,6 +41,42 @@ Namespace = Annotated[
 Only = Annotated[str | None, option("--namespace", "NAME", "Only this namespace (default: all).")]
 Config = Annotated[Path | None, option("--config", "FILE", "Settings file (callosum.toml) to read.")]
 Json = Annotated[bool, flag("--json", "Print JSON for programs.")]
+Since = Annotated[str | None, option("--since", "TIME", 'Start here: a time, or how long ago ("2h").')]
+Last = Annotated[int, option("--last -n", "N", "Show the newest N; 0 shows all.", min=0)]
+Follow = Annotated[bool, flag("--follow -f", "Continue with new entries until interrupted.")]
+_COMMON: Final[Mapping[str, Any]] = {"state": State, "namespace": Namespace, "config": Config, "json": Json}
+
+InNamespace = Annotated[Settings, "state namespace config"]
+"""Settings that a command gets by these options (``with_settings``)."""
+InFolder = Annotated[Settings, "state config"]
+"""Settings that a command gets by these options, and by its own ``namespace``, if it takes one name."""
+
+
+def with_settings(command: Callable[..., object]) -> Callable[..., None]:
+    """Return a command as typer takes it, with the options that its parameter ``settings`` stands for.
+
+    They follow the command's own options, and ``--json`` follows them. A command that returns False ends with code 1.
+    """
+    own = inspect.signature(command, eval_str=True).parameters
+    read = own["settings"].annotation.__metadata__[0].split() if "settings" in own else []
+    names = [*(name for name in own if name not in ("settings", "json")), *read, *(["json"] if "json" in own else [])]
+
+    def run(**given: Any) -> None:
+        if read:
+            namespace = given.pop("namespace") if "namespace" in read else given.get("namespace")
+            inside = namespace if isinstance(namespace, str) else None
+            given["settings"] = settings_of(given.pop("state"), inside, given.pop("config"))
+        if command(**given) is False:
+            raise typer.Exit(NO)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    common = {name: Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_COMMON[name]) for name in read}
+    taken = [common.get(name) or own[name].replace(kind=Parameter.KEYWORD_ONLY) for name in names]
+    run.__signature__ = Signature(taken)  # type: ignore[attr-defined]
+    return run
+
+
+NOTHING_YET: Final = "Nothing has been decided here yet."
 
 
 def one_of(names: Iterable[str]) -> str:

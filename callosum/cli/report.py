@@ -5,40 +5,42 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
-from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, Only, State, exists, open_gate, option, settings_of
+from callosum.cli import show
+from callosum.cli.options import NOTHING_YET, InFolder, Json, Only, exists, open_gate, option
+from callosum.cli.times import clock, moment
+from callosum.model import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
-    from callosum.model import Entry
 
 _PAUSED: Final = ("confirm", "ask")
 _STOPPED: Final = (*_PAUSED, "block")
 _KEPT: Final = 2000
 """Maximum number of stopped calls that are listed, the newest."""
 _NAMES: Final = {"confirm": "pause", "ask": "ask", "block": "block"}
+_COUNTED: Final = {
+    "calls": "calls",
+    "wouldHavePaused": "wouldPaused",
+    "wouldHaveBlocked": "wouldBlocked",
+    "wouldHaveWarned": "wouldWarn",
+} | {name: name for name in ("paused", "blocked", "warned")}
+"""The counts by their names in JSON."""
 
 
 def report(
+    settings: InFolder,
     since: Annotated[str, option("--since", "TIME", 'Start here: a time, or how long ago ("7d").')] = "30d",
     last: Annotated[int, option("--last -n", "N", "List the newest N; 0 lists 2,000.", min=0)] = 50,
     namespace: Only = None,
-    state: State = None,
-    config: Config = None,
     json: Json = False,
-) -> None:
+) -> bool:
     """Count and list the calls that were stopped, or would have been stopped while the gate only observed.
 
     Exit code 1 if no call is recorded for this time.
     """
-    from callosum.cli import show
-    from callosum.cli.times import moment
     from callosum.journal import EntryFilter, Journal, is_canary
 
-    settings = settings_of(state, namespace, config)
     wanted = EntryFilter(namespace=namespace, event="intercept", since=moment(since, "--since"))
     counts: Counter[str] = Counter()
     listed: list[Entry] = []
@@ -58,25 +60,19 @@ def report(
         observing = gate.status(namespace=settings.namespace).observing_until
     total = sum(counts[name] for name in ("wouldPaused", "wouldBlocked", "paused", "blocked"))
     if json:
-        show.json({**_counted(counts), "listed": [_facts(entry) for entry in reversed(listed)]})
+        counted = {name: counts[found] for name, found in _COUNTED.items()}
+        show.json({**counted, "listed": [_facts(entry) for entry in reversed(listed)]})
     elif not counts["calls"]:
-        show.line("No calls are recorded for this time." if exists(settings) else "Nothing has been decided here yet.")
+        show.line("No calls are recorded for this time." if exists(settings) else NOTHING_YET)
     else:
         _print(counts, listed, total, observing or (settings.mode == "observe"))
-    if not counts["calls"]:
-        raise typer.Exit(NO)
+    return bool(counts["calls"])
 
 
 def _answer(entry: Entry) -> tuple[str, bool]:
     """Return the verdict that the gate would have enforced, and whether it only observed."""
     observed = entry.body.get("observed")
     return (observed, True) if isinstance(observed, str) else (str(entry.verdict or ""), False)
-
-
-def _counted(counts: Counter[str]) -> dict[str, int]:
-    names = {"wouldPaused": "wouldHavePaused", "wouldBlocked": "wouldHaveBlocked", "wouldWarn": "wouldHaveWarned"}
-    order = ("calls", "wouldPaused", "wouldBlocked", "wouldWarn", "paused", "blocked", "warned")
-    return {names.get(name, name): counts[name] for name in order}
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
@@ -99,8 +95,6 @@ def _facts(entry: Entry) -> dict[str, Any]:
 
 
 def _print(counts: Counter[str], listed: list[Entry], total: int, observing: float | bool) -> None:
-    from callosum.cli import show
-    from callosum.cli.times import clock
 
     would = f"{counts['wouldPaused']:,} would have been paused, {counts['wouldBlocked']:,} blocked"
     did = f"{counts['paused']:,} were paused, {counts['blocked']:,} blocked"
@@ -118,25 +112,10 @@ def _print(counts: Counter[str], listed: list[Entry], total: int, observing: flo
     if not listed:
         return
     show.line()
+    rows = []
+    for one in map(_facts, reversed(listed)):
+        answer = show.cell(_NAMES[one["verdict"]], show.VERDICTS[one["verdict"]])
+        rows.append((one["at"], answer, one["session"], one["tool"], one["tier"], "  ".join(one["keys"]), one["why"]))
     note = f"the newest {len(listed)}; more with -n" if total > len(listed) else ""
     columns = ("<time", "<answer", "session:40", "tool:40", ">tier", "key", "why:160")
-    show.put(show.table("Stopped, or would have been", columns, map(_row, reversed(listed)), note=note))
-
-
-def _row(entry: Entry) -> Sequence[object]:
-    from callosum.cli import show
-    from callosum.cli.journal import reason_of
-    from callosum.cli.times import clock
-    from callosum.journal import shown_keys
-    from callosum.model import Verdict
-
-    verdict, _ = _answer(entry)
-    return (
-        clock(entry.seq / 1_000_000),
-        show.cell(_NAMES[verdict], show.VERDICTS[Verdict(verdict)]),
-        entry.session,
-        entry.tool,
-        show.tier(entry.tier),
-        show.key("  ".join(shown_keys(entry))),
-        reason_of(entry) or None,
-    )
+    show.put(show.table("Stopped, or would have been", columns, rows, note=note))

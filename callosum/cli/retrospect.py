@@ -42,16 +42,11 @@ def show_gaps(found: Gaps) -> None:
         show.line("Where a tier is wrong, write a rule for the tool; where it is right, nothing is to be done.")
     if found.unshared:
         show.line()
-        rows = [
-            (
-                one.family,
-                one.calls,
-                f"{one.keys}{' of more' if one.sampled else ''}",
-                f"{one.sessions}{' or more' if one.sessions >= 64 else ''}",
-                "  ".join(one.examples),
-            )
-            for one in found.unshared[:_SHOWN]
-        ]
+        rows = []
+        for one in found.unshared[:_SHOWN]:
+            keys = f"{one.keys}{' of more' if one.sampled else ''}"
+            sessions = f"{one.sessions}{' or more' if one.sessions >= 64 else ''}"
+            rows.append((one.family, one.calls, keys, sessions, "  ".join(one.examples)))
         columns = ("keys:60", ">calls", ">different", ">sessions", "for example:120")
         show.put(show.table("Keys that no two sessions ever shared", columns, rows, note=_more(found.unshared)))
         show.line(
@@ -63,15 +58,11 @@ def show_gaps(found: Gaps) -> None:
 
 
 def _print_tools(title: str, note: str, tools: tuple[BlindTool, ...]) -> None:
-    rows = [
-        (
-            one.tool,
-            one.calls,
-            ", ".join(tier if len(one.tiers) == 1 else f"{tier} ({n})" for tier, n in one.tiers.items()),
-            msgspec.json.encode(one.examples[0]).decode() if one.examples else None,
-        )
-        for one in tools[:_SHOWN]
-    ]
+    rows = []
+    for one in tools[:_SHOWN]:
+        tiers = ", ".join(tier if len(one.tiers) == 1 else f"{tier} ({n})" for tier, n in one.tiers.items())
+        first = msgspec.json.encode(one.examples[0]).decode() if one.examples else None
+        rows.append((one.tool, one.calls, tiers, first))
     columns = ("tool:60", ">calls", ">tier", "for example:120")
     show.put(show.table(title, columns, rows, note=f"{note}{_more(tools)}"))
 
@@ -103,7 +94,12 @@ def show_trial(found: Trial) -> None:
             "bold",
         )
         _print_differences(found)
-        _print_shifts(found)
+        if found.shifts:
+            show.line()
+            rows = [(one.tool, one.calls, one.what, one.before, one.after) for one in found.shifts[:_SHOWN]]
+            columns = ("tool:50", ">calls", "what", "now:100", "then:100")
+            note = _more(found.shifts).removeprefix("; ")
+            show.put(show.table("What is judged otherwise", columns, rows, note=note))
     if found.touched > found.played:
         show.line(
             f"Only the newest {found.played} of {found.touched} calls were played: see --most and --since.", "yellow"
@@ -128,30 +124,11 @@ def _print_differences(found: Trial) -> None:
         if not mine:
             continue
         show.line()
-        rows = [
-            (
-                one.tool,
-                one.calls,
-                f"{one.before} -> {one.after}",
-                ", ".join(one.kinds),
-                " -> ".join(dict.fromkeys(name or "(judged)" for name in one.rules)),
-                _one_of(one.examples),
-            )
-            for one in mine[:_SHOWN]
-        ]
+        rows = []
+        for one in mine[:_SHOWN]:
+            first, answers = one.examples[0], f"{one.before} -> {one.after}"
+            rules = " -> ".join(dict.fromkeys(name or "(judged)" for name in one.rules))
+            shown = f"{clock(first['at'])} {first['session']} {msgspec.json.encode(first['params']).decode()}"
+            rows.append((one.tool, one.calls, answers, ", ".join(one.kinds), rules, shown))
         columns = ("tool:50", ">calls", "<answer", "for", "rule:80", "for example:120")
         show.put(show.table(f"What {title}", columns, rows, note=_more(mine).removeprefix("; ")))
-
-
-def _print_shifts(found: Trial) -> None:
-    if not found.shifts:
-        return
-    show.line()
-    rows = [(one.tool, one.calls, one.what, one.before, one.after) for one in found.shifts[:_SHOWN]]
-    columns = ("tool:50", ">calls", "what", "now:100", "then:100")
-    show.put(show.table("What is judged otherwise", columns, rows, note=_more(found.shifts).removeprefix("; ")))
-
-
-def _one_of(examples: tuple[Any, ...]) -> str:
-    first = examples[0]
-    return f"{clock(first['at'])} {first['session']} {msgspec.json.encode(first['params']).decode()}"

@@ -11,17 +11,18 @@ import typer
 from typer.core import TyperCommand
 
 from callosum.characters import escaped
-from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, State, exists, open_gate, option, settings_of
+from callosum.cli import show
+from callosum.cli.options import NOTHING_YET, InFolder, Json, Since, exists, open_gate, option
+from callosum.cli.text import clean
+from callosum.cli.times import clock, moment
+from callosum.errors import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.text import Text
 
-    from callosum.errors import StoreError
     from callosum.regions.search import Cortex, SearchHit
-    from callosum.settings import Settings
     from callosum.stores.base import Store
 
 _WITHOUT: Final = re.compile(r"-[^-].+", re.DOTALL)
@@ -49,6 +50,7 @@ class Words(TyperCommand):
 
 
 def search(
+    settings: InFolder,
     query: Annotated[
         list[str],
         typer.Argument(
@@ -61,34 +63,35 @@ def search(
     session: Annotated[
         str | None, option("--session", "NAME", "Only this session's entries (* matches anything).")
     ] = None,
-    since: Annotated[str | None, option("--since", "TIME", 'Start here: a time, or how long ago ("2h").')] = None,
+    since: Since = None,
     namespace: Annotated[
         str | None, option("--namespace", "NAME", "Only this namespace's entries (default: all).")
     ] = None,
     limit: Annotated[int, option("--limit", "N", "Show the best N.", min=1, max=1000)] = 20,
-    state: State = None,
-    config: Config = None,
     json: Json = False,
-) -> None:
+) -> bool:
     """Find words in the journal, including rotated entries, and in the pages of memory; best match first.
 
     Exit code 1 if nothing matches.
     """
-    from callosum.cli import show
-    from callosum.cli.times import moment
     from callosum.corpus.bus import Corpus
     from callosum.regions.search import MAX_HITS, Cortex
     from callosum.regions.search_query import match_of
+    from callosum.stores.memory import MemoryStore
 
-    settings = settings_of(state, namespace, config)
     words = " ".join(query)
     match_of(words)  # an invalid query is reported before anything is opened
     start = moment(since, "--since") if since else None
     if not exists(settings):
         if not json:
-            show.line("Nothing has been decided here yet.")
-        raise typer.Exit(NO)
-    store, fault = _open_store(settings)
+            show.line(NOTHING_YET)
+        return False
+    store: Store
+    fault: StoreError | None = None
+    try:
+        store = open_gate(settings).store
+    except StoreUnavailable as error:  # indexed text is found anyway
+        store, fault = MemoryStore(), error
     with closing(store), Corpus() as corpus:
         cortex = Cortex(corpus, store=store, state=settings.state)
         _bring_up_to_date(cortex, fault)
@@ -102,19 +105,7 @@ def search(
         _print(found, more=more)
     else:
         show.line("Nothing fits.")
-    if not found:
-        raise typer.Exit(NO)
-
-
-def _open_store(settings: Settings) -> tuple[Store, StoreError | None]:
-    """Return the gate's store, or an empty one and the reason if it cannot be opened; indexed text is found anyway."""
-    from callosum.errors import StoreUnavailable
-    from callosum.stores.memory import MemoryStore
-
-    try:
-        return open_gate(settings).store, None
-    except StoreUnavailable as fault:
-        return MemoryStore(), fault
+    return bool(found)
 
 
 def _bring_up_to_date(cortex: Cortex, fault: StoreError | None) -> None:
@@ -122,9 +113,6 @@ def _bring_up_to_date(cortex: Cortex, fault: StoreError | None) -> None:
 
     Raises ``StoreError`` if nothing can be indexed and nothing was.
     """
-    from callosum.cli.text import clean
-    from callosum.cli.times import clock
-    from callosum.errors import StoreError
     from callosum.regions.search import BUDGET
 
     try:
@@ -145,8 +133,6 @@ def _print(found: Sequence[SearchHit], *, more: bool) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from callosum.cli import show
-
     console = show.console()
     for hit in found:
         console.print(_head(hit), soft_wrap=True)
@@ -165,18 +151,12 @@ def _head(hit: SearchHit) -> Text:
     """Return time, session, event and key."""
     from rich.text import Text
 
-    from callosum.cli.times import clock
-
     parts = [(Text(clock(hit.at), style="dim"), 19)]
     if hit.path:
         parts += [(_marked(hit, "path", 200), 0), (Text(hit.kind, style="dim"), 0)]
     else:
-        parts += [
-            (_marked(hit, "session", 40), 16),
-            (_marked(hit, "tool", 40), 20),
-            (_answer(hit), 9),
-            (_marked(hit, "key", 160), 0),
-        ]
+        parts += [(_marked(hit, "session", 40), 16), (_marked(hit, "tool", 40), 20)]
+        parts += [(_answer(hit), 9), (_marked(hit, "key", 160), 0)]
     row = Text()
     for text, width in parts:
         row.append_text(text)
@@ -188,8 +168,6 @@ def _head(hit: SearchHit) -> Text:
 def _answer(hit: SearchHit) -> Text:
     """Return how an entry was decided, or the sort of the entry if that says more."""
     from rich.text import Text
-
-    from callosum.cli import show
 
     styles: dict[str, str] = {str(name): style for name, style in (*show.STATES.items(), *show.VERDICTS.items())}
     words = hit.answer.split()
@@ -214,7 +192,5 @@ def _marked(hit: SearchHit, field: str, limit: int) -> Text:
 
 def _harmless(text: str, limit: int) -> str:
     """Return one escaped line that keeps the spaces at its ends, because it is part of a longer line."""
-    from callosum.cli.text import clean
-
     inside = clean(text, limit)
     return f"{' ' * text[:1].isspace()}{inside}{' ' * (bool(inside) and text[-1:].isspace())}"

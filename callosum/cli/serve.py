@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from callosum import launch
-from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, State, flag, option, settings_of
+from callosum.cli import show
+from callosum.cli.options import Config, InFolder, Json, State, flag, option, settings_of
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from callosum.server.listeners import RunningServer
     from callosum.settings import Settings
 
@@ -90,8 +91,6 @@ def serve(  # noqa: PLR0917  typer names them all
         server_console=console,
     )
     if socket is None and (host is not None or port is not None):
-        import msgspec
-
         settings = msgspec.structs.replace(settings, server_socket=None)
     if background:
         _in_background(settings)
@@ -102,7 +101,6 @@ def serve(  # noqa: PLR0917  typer names them all
 
 
 def _serve(settings: Settings, *, insecure: bool, idle: float | None, drain: float, ready_fd: int | None) -> None:
-    import logging
 
     try:
         from callosum.server.run import ServerOptions
@@ -132,8 +130,6 @@ def _serve(settings: Settings, *, insecure: bool, idle: float | None, drain: flo
             os.write(ready_fd, address.encode() + b"\n")
             os.close(ready_fd)
         else:
-            from callosum.cli import show
-
             show.line(f"Callosum listens on {address}", "green")
             if not address.startswith("unix:"):
                 show.line(f"state in {settings.state} · {address}/docs tells the endpoints · Ctrl-C ends it")
@@ -141,13 +137,7 @@ def _serve(settings: Settings, *, insecure: bool, idle: float | None, drain: flo
     run(settings, options, ready)
 
 
-def _own(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings among the variables: the person who starts this server sets them."""
-    return {name: value for name, value in environ.items() if name.startswith("CALLOSUM_")}
-
-
 def _in_background(settings: Settings) -> None:
-    from callosum.cli import show
     from callosum.server.listeners import AlreadyServed, heard, running
 
     read, write = os.pipe()
@@ -162,7 +152,8 @@ def _in_background(settings: Settings) -> None:
             stderr=errors,
             pass_fds=(write,),
             start_new_session=True,
-            env=launch.environment(os.environ, _own(os.environ)),
+            # the person who starts this server sets its settings
+            env=launch.environment(os.environ, {k: v for k, v in os.environ.items() if k.startswith("CALLOSUM_")}),
         )
     os.close(write)
     address = heard(read, START_SECONDS)
@@ -179,11 +170,9 @@ def _in_background(settings: Settings) -> None:
     raise ConfigError(f"the server did not start: {last[0]}", at=str(log))
 
 
-def stop(state: State = None, config: Config = None, json: Json = False) -> None:
+def stop(settings: InFolder, json: Json = False) -> bool:
     """Stop the servers of this state folder. They first answer the requests they have accepted."""
-    from callosum.cli import show
-
-    found, left, patience = end(settings_of(state, None, config))
+    found, left, patience = end(settings)
     if json:
         told: list[dict[str, Any]] = [
             {"address": one.address, "pid": one.process.pid, "stopped": one not in left} for one in found
@@ -196,14 +185,11 @@ def stop(state: State = None, config: Config = None, json: Json = False) -> None
             show.line(f"{one.address} (process {one.process.pid}) has stopped")
     if not found and not json:
         show.line("no server runs over this state folder")
-    if left or not found:
-        raise typer.Exit(NO)
+    return bool(found) and not left
 
 
 def end(settings: Settings) -> tuple[list[RunningServer], list[RunningServer], float]:
     """Stop the servers of a state folder. Return them, those that still answer, and the longest wait in seconds."""
-    import signal
-
     from callosum.process import alive
     from callosum.server.listeners import running
 

@@ -6,7 +6,7 @@ Every cell is a ``Text``, never markup, and every text from elsewhere passes thr
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from rich.text import Text
 
 from callosum.characters import escaped
 from callosum.cli.text import clean
+from callosum.cli.times import clock, since, until
 from callosum.model import State, Verdict
 
 VERDICTS: Final = {
@@ -75,11 +76,6 @@ def verdict(value: Verdict | None) -> Text:
     return cell(value, VERDICTS[value]) if value is not None else cell(None)
 
 
-def state(value: State) -> Text:
-    """Return an action's state in its colour."""
-    return cell(value, STATES[value])
-
-
 def tier(value: int | None) -> Text:
     """Return a tier in its colour."""
     return cell(None) if value is None else Text(str(value), style=TIERS[value] if 0 <= value < len(TIERS) else "")
@@ -93,10 +89,11 @@ def key(name: str | None) -> Text:
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, note: str = "") -> Table | Listing:
     """Return a table. A column whose name starts with ``>`` is right-aligned, one with ``<`` is not wrapped.
 
-    A value that is no ``Text`` is shown as ``cell`` does, cut at the number after the column's name: ``tool:40``.
-    ``note`` follows the title, dimmed. Cells of a column named ``key`` can be copied at any width (``Listing``).
+    A value that is no ``Text`` is shown as its column's name says (``_SHOWN``), or as ``cell`` does, cut at the number
+    after the name: ``tool:40``. ``note`` follows the title, dimmed. Cells of a column named ``key`` can be copied at
+    any width (``Listing``).
     """
-    limits = [int(column.partition(":")[2] or LIMIT) for column in columns]
+    limits = [int(column.partition(":")[2] or 0) for column in columns]
     columns = [column.partition(":")[0] for column in columns]
     heading = Text.assemble((title, "bold"), (f"  {note}" if note else "", "dim"))
     made = Table(
@@ -115,13 +112,31 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], 
             no_wrap=column.startswith(("<", ">")),
             overflow="fold",
         )
-    cells = [
-        [value if isinstance(value, Text) else cell(value, limit=most) for value, most in zip(row, limits, strict=True)]
-        for row in rows
-    ]
+    cells = [[_shown(*one) for one in zip(row, columns, limits, strict=True)] for row in rows]
     for row in cells:
         made.add_row(*row)
     return Listing(made, heading, columns, cells) if _KEY in columns else made
+
+
+_SHOWN: Final[Mapping[str, Callable[[Any], object]]] = {
+    "tier": tier,
+    **dict.fromkeys(("ago", "since"), since),
+    **dict.fromkeys(("left", "until", "ends in", "old one ends in"), until),
+    **dict.fromkeys(("time", "at", "made"), clock),
+}
+"""How a number is shown in a column of that name; those of times hold Unix seconds."""
+
+
+def _shown(value: object, column: str, limit: int) -> Text:
+    name = column.lstrip("<>")
+    if name == _KEY and not limit and isinstance(value, str):
+        return key(value)
+    if isinstance(value, int | float) and name in _SHOWN:
+        value = _SHOWN[name](value)
+    if isinstance(value, Text):
+        return value
+    style = VERDICTS[value] if isinstance(value, Verdict) else STATES[value] if isinstance(value, State) else ""
+    return cell(value, style, limit or LIMIT)
 
 
 class Listing:
@@ -200,6 +215,14 @@ def put(*things: Any) -> None:
     """Print tables and texts."""
     for thing in things:
         console().print(thing, soft_wrap=isinstance(thing, Listing))
+
+
+def result(value: Any, text: str, style: str = "", *, json: bool) -> None:
+    """Print what a command did: the value as JSON for programs, the text for people."""
+    if json:
+        raw(msgspec.json.encode(value))
+    else:
+        line(text, style)
 
 
 def json(value: Any) -> None:

@@ -15,17 +15,18 @@ from urllib.parse import unquote
 import typer
 from msgspec.structs import asdict
 
-from callosum.cli.codes import EPILOG, NO, code_of
-from callosum.cli.options import Config, Json, State, flag, settings_of
+from callosum.cli import show
+from callosum.cli.codes import code_of
+from callosum.cli.options import Config, InFolder, Json, State, flag, settings_of
+from callosum.cli.person import require_person
+from callosum.cli.text import clean
 from callosum.errors import CallosumError, ConfigError
+from callosum.person import ACCEPTING, refuse_agents
 
 if TYPE_CHECKING:
     from callosum.settings import Settings
     from callosum.stores.base import StoreCheck
     from callosum.stores.copy import CopyResult, Stamp
-    from callosum.stores.versions import Version
-
-app = typer.Typer(help="The store behind the gate: check, migrate, copy.", no_args_is_help=True, epilog=EPILOG)
 
 _WHERE: Final = "a URL; env:NAME for the one in a variable; file:PATH for the one in a file"
 Url = Annotated[
@@ -39,10 +40,8 @@ _EVERY: Final = 0.2
 """Seconds between two updates of the progress."""
 
 
-@app.command(epilog=EPILOG)
-def check(url: Url = None, state: State = None, config: Config = None, json: Json = False) -> None:
+def check(url: Url = None, state: State = None, config: Config = None, json: Json = False) -> bool:
     """Check a store without changing it; exit code 1 if something is wrong, or if there is no store."""
-    from callosum.cli import show
     from callosum.stores import copy as copies
     from callosum.stores.base import different_keys
     from callosum.stores.versions import version_of
@@ -57,7 +56,11 @@ def check(url: Url = None, state: State = None, config: Config = None, json: Jso
             with closing(copies.opened(settings)) as store:
                 health, stamp = store.check(), copies.stamp_of(store.engine)
                 records = copies.counts(store.engine)
-    problems = list(health.problems) if health is not None else [_lacking(version)]
+    lacking = "there is no store of Callosum here yet: callosum store migrate makes it"
+    if version.found is not None:
+        known = f"this Callosum works with {version.known}: callosum store migrate"
+        lacking = f"the tables have version {version.found}, {known}"
+    problems = list(health.problems) if health is not None else [lacking]
     if health is not None and health.content_keys > 1:
         problems.append(different_keys(health.content_keys))
     if stamp is not None and not stamp.verified:
@@ -74,11 +77,9 @@ def check(url: Url = None, state: State = None, config: Config = None, json: Jso
             show.line(f"✗ {problem}", "red")
         if not problems:
             show.line("✓ sound", "green")
-    if problems:
-        raise typer.Exit(NO)
+    return not problems
 
 
-@app.command(epilog=EPILOG)
 def migrate(
     url: Url = None,
     dry_run: Annotated[bool, flag("--dry-run", "Only print what would be done.")] = False,
@@ -92,7 +93,6 @@ def migrate(
     previous version can continue. A server does the same when it starts; after
     this command it need not, and its database role needs no right to create.
     """
-    from callosum.cli import show
     from callosum.stores.versions import migrate, version_of
 
     with _unseen(url):
@@ -110,20 +110,18 @@ def migrate(
         show.line(f"Brought to version {before.known}: there was {what}.", "green")
 
 
-@app.command(epilog=EPILOG)
 def copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help=f"The store to copy: {_WHERE}.")],
     target: Annotated[str, typer.Argument(metavar="TO", help="An empty store, or an unfinished copy of FROM.")],
     state: State = None,
     config: Config = None,
     json: Json = False,
-) -> None:
+) -> bool:
     """Copy everything a gate needs, and verify it. Run it again to continue an interrupted copy.
 
     Exit code 1 if the stores still differ because gates write to FROM: stop
     them and run it again.
     """
-    from callosum.cli import show
     from callosum.stores import copy as copies
 
     with _unseen(source, target):
@@ -144,11 +142,9 @@ def copy(
         show.json({**asdict(copied), "from": names[0], "to": names[1], "segments": segments})
     else:
         _tell(copied, names, segments)
-    if not copied.verified:
-        raise typer.Exit(NO)
+    return copied.verified
 
 
-@app.command(epilog=EPILOG)
 def accept(url: Url = None, state: State = None, config: Config = None, json: Json = False) -> None:
     """Accept a store that was replaced, or that lost what it acknowledged, as it is. Only a person can.
 
@@ -156,9 +152,6 @@ def accept(url: Url = None, state: State = None, config: Config = None, json: Js
     did that the store no longer knows: their leases are gone, and what they did
     can be allowed once more.
     """
-    from callosum.cli import show
-    from callosum.cli.person import require_person
-    from callosum.person import ACCEPTING
     from callosum.stores.opening import open_store
 
     with _unseen(url), closing(open_store(_settings(url, state, config))) as store:
@@ -172,11 +165,9 @@ def accept(url: Url = None, state: State = None, config: Config = None, json: Js
         show.line("Nothing to accept: the store holds what it acknowledged.", "green")
 
 
-@app.command(epilog=EPILOG)
 def restore(
+    settings: InFolder,
     backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="Saved SQLite database of a gate.")],
-    state: State = None,
-    config: Config = None,
     json: Json = False,
 ) -> None:
     """Replace the store by a saved SQLite database, and accept it. Stop all gates first.
@@ -184,12 +175,9 @@ def restore(
     The previous database is kept beside it, under a name that ends in
     .before-restore.
     """
-    from callosum.cli import show
-    from callosum.person import refuse_agents
     from callosum.stores.opening import file_of, open_store, scheme_of
     from callosum.stores.sqlite import replace_file
 
-    settings = settings_of(state, None, config)
     if scheme_of(settings) != "sqlite":
         raise ConfigError("only a SQLite database is restored by this command: see docs/operations.md", at="store")
     refuse_agents(None, "only a person can restore a store")
@@ -197,10 +185,7 @@ def restore(
     with closing(open_store(settings)) as store:
         store.accept(proven=True)
         entries = store.check().entries
-    if json:
-        show.json({"ok": True, "entries": entries})
-    else:
-        show.line(f"Restored from {backup}: {entries} entries.", "green")
+    show.result({"ok": True, "entries": entries}, f"Restored from {backup}: {entries} entries.", "green", json=json)
 
 
 # --- Choosing the store -------------------------------------------------------------------------------
@@ -254,15 +239,7 @@ def _secrets(*given: str | None) -> set[str]:
 # --- Output ---------------------------------------------------------------------------------------------
 
 
-def _lacking(version: Version) -> str:
-    if version.found is None:
-        return "there is no store of Callosum here yet: callosum store migrate makes it"
-    return f"the tables have version {version.found}, this Callosum works with {version.known}: callosum store migrate"
-
-
 def _describe(health: StoreCheck, records: dict[str, int]) -> None:
-    from callosum.cli import show
-    from callosum.cli.text import clean
 
     show.line(f"{health.engine}  ·  {clean(health.place, 300)}", "bold")
     show.line(
@@ -274,8 +251,6 @@ def _describe(health: StoreCheck, records: dict[str, int]) -> None:
 
 
 def _tell(copied: CopyResult, names: tuple[str, str], segments: int) -> None:
-    from callosum.cli import show
-    from callosum.cli.text import clean
 
     show.line(f"{clean(names[0], 300)}  →  {clean(names[1], 300)}", "bold")
     rows = [(sort, same.count, same.digest) for sort, same in copied.sorts.items()]

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from callosum.redact import quote
-
 _PLAIN: Final = re.compile(r"[ -~]*\Z")
 """Matches text that needs no change."""
 
@@ -19,6 +17,8 @@ def clean(text: str, limit: int = 80) -> str:
     """Return ``text`` as one safe line of at most ``limit`` characters, cut with an ellipsis."""
     if len(text) <= limit and _PLAIN.match(text):
         return text.strip()
+    from callosum.redact import quote
+
     return quote(text, limit)[1:-1]
 
 

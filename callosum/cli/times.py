@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 from callosum.errors import ConfigError
-from callosum.policy.sentence import ago
 
 _SPAN: Final = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([smhd]?)\s*", re.ASCII)
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -42,13 +41,14 @@ def moment(text: str, at: str) -> int:
 
 def since(unix: float) -> str:
     """Return the time since Unix seconds in words: ``12 s``."""
+    from callosum.policy.sentence import ago
+
     return ago(time.time() - unix)
 
 
 def until(unix: float) -> str:
     """Return the time until Unix seconds in words: ``4 min``, or ``over`` for the past."""
-    left = unix - time.time()
-    return ago(left) if left > 0 else "over"
+    return since(2 * time.time() - unix) if unix > time.time() else "over"
 
 
 def clock(unix: float) -> str:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from callosum.cli.codes import EPILOG, NO
-from callosum.cli.options import Config, Json, State, open_gate, option, settings_of
+from callosum.cli import show
+from callosum.cli.codes import NO
+from callosum.cli.options import InFolder, Json, open_gate, option
+from callosum.cli.person import require_person
+from callosum.cli.text import clean
+from callosum.cli.times import clock, seconds
+from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
     from callosum.server.tokens import Token, Tokens
     from callosum.settings import Settings
 
-app = typer.Typer(help="The tokens of the server's clients.", no_args_is_help=True, epilog=EPILOG)
-
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token, as the journal shows it.")]
 
 
-@app.command(epilog=EPILOG)
 def add(
+    settings: InFolder,
     name: Name,
     role: Annotated[str, option("--role", "ROLE", "actor (for a host), approver or reader (for a person).")] = "actor",
     instance: Annotated[str | None, option("--instance", "NAME", "The only instance the token may act for.")] = None,
@@ -29,16 +33,11 @@ def add(
         list[str] | None, option("--namespace", "NAME", "The only namespaces the token is valid in.")
     ] = None,
     expires: Annotated[str | None, option("--expires", "TIME", 'Lifetime, such as "12h", "30d".')] = None,
-    state: State = None,
-    config: Config = None,
     json: Json = False,
 ) -> None:
     """Create a token and print it, this once. An approver's token requires a person at a terminal."""
-    from callosum.cli.times import seconds
-    from callosum.errors import ConfigError
     from callosum.server.tokens import Role
 
-    settings = settings_of(state, None, config)
     tokens = _tokens(settings)
     if role not in tuple(Role):
         raise ConfigError(f'expected "actor", "approver" or "reader", not {role!r:.60}', at="--role")
@@ -51,63 +50,41 @@ def add(
     _hand_over(secret, _of(tokens, name), json=json)
 
 
-@app.command("list", epilog=EPILOG)
-def list_(state: State = None, config: Config = None, json: Json = False) -> None:
+def list_(settings: InFolder, json: Json = False) -> None:
     """List the tokens without their secrets, which are stored nowhere."""
-    from callosum.cli import show
-    from callosum.cli.times import clock, until
-
-    found = _tokens(settings_of(state, None, config)).list()
+    found = _tokens(settings).list()
     if json:
         show.json({"tokens": [_facts(token) for token in found]})
         return
     if not found:
         show.line("There are no tokens.")
         return
-    rows = [
-        (
-            token.name,
-            token.role.value,
-            token.instance or "any",
-            ", ".join(token.namespaces or ("all",)),
-            clock(token.created),
-            until(token.expires) if token.expires is not None else None,
-            until(token.former_until) if token.former_until is not None else None,
-        )
-        for token in found
-    ]
+    rows: list[Sequence[object]] = []
+    for one in found:
+        spaces = ", ".join(one.namespaces or ("all",))
+        ends = one.expires, one.former_until
+        rows.append((one.name, one.role.value, one.instance or "any", spaces, one.created, *ends))
     columns = ("<name", "role", "instance", "namespaces:120", "made", "ends in", "old one ends in")
     show.put(show.table("Tokens", columns, rows))
 
 
-@app.command(epilog=EPILOG)
-def remove(name: Name, state: State = None, config: Config = None, json: Json = False) -> None:
+def remove(settings: InFolder, name: Name, json: Json = False) -> None:
     """Remove a token. The server refuses it from then on, without a restart."""
-    from callosum.cli import show
-    from callosum.cli.text import clean
-
-    tokens = _tokens(settings_of(state, None, config))
+    tokens = _tokens(settings)
     _of(tokens, name)
     tokens.remove(name)
-    if json:
-        show.json({"removed": name})
-    else:
-        show.line(f"The token {clean(name)} has ended.", "green")
+    show.result({"removed": name}, f"The token {clean(name)} has ended.", "green", json=json)
 
 
-@app.command(epilog=EPILOG)
 def rotate(
+    settings: InFolder,
     name: Name,
     grace: Annotated[str, option("--grace", "TIME", 'How long the old secret stays valid, such as "10m", "1h".')] = "0",
-    state: State = None,
-    config: Config = None,
     json: Json = False,
 ) -> None:
     """Give a token a new secret and print it, this once."""
-    from callosum.cli.times import seconds
     from callosum.server.tokens import Role
 
-    settings = settings_of(state, None, config)
     tokens = _tokens(settings)
     span = seconds(grace, "--grace")
     if _of(tokens, name).role is Role.APPROVER:
@@ -133,30 +110,17 @@ def _of(tokens: Tokens, name: str) -> Token:
 
 def _require_person(settings: Settings) -> None:
     """Require a person, because with an approver's token an agent could approve its own calls."""
-    from callosum.cli.person import require_person
-
     with open_gate(settings) as gate:
         require_person(gate.store, "have an approver's token")
 
 
 def _facts(token: Token) -> dict[str, Any]:
-    return {
-        "name": token.name,
-        "role": token.role.value,
-        "instance": token.instance,
-        "namespaces": token.namespaces,
-        "created": token.created,
-        "expires": token.expires,
-        "formerUntil": token.former_until,
-    }
+    names = "name role instance namespaces created expires".split()
+    return {**{name: getattr(token, name) for name in names}, "formerUntil": token.former_until}
 
 
 def _hand_over(secret: str, token: Token, *, json: bool) -> None:
     """Print the secret alone on standard output, and what to know about it on standard error."""
-    from callosum.cli import show
-    from callosum.cli.text import clean
-    from callosum.cli.times import clock
-
     if json:
         show.json({**_facts(token), "token": secret})
         return

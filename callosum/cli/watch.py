@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
+
 from callosum.characters import escaped
+from callosum.cli import show
 from callosum.cli.options import Config, Json, Namespace, State, flag, open_gate, option, settings_of
+from callosum.cli.person import require_person
+from callosum.cli.text import clean
+from callosum.cli.times import clock
+from callosum.errors import NotAPerson
+from callosum.model import Verdict
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
-    from rich.text import Text
 
     from callosum.cli.notify import ApprovalNotifier
-    from callosum.cli.watch_state import PendingCall, WatchState
+    from callosum.cli.watch_state import WatchState
     from callosum.gate import LocalGate
 
 _ROWS = 12
@@ -40,7 +48,6 @@ def watch(
 
     Without a terminal, or with --json, each new question or block is one line.
     """
-    from callosum.cli import show
     from callosum.cli.notify import ApprovalNotifier
     from callosum.cli.watch_state import WatchState
 
@@ -65,8 +72,6 @@ def watch(
 
 
 def _lines(scene: WatchState, notifier: ApprovalNotifier, complaints: list[str], every: float, *, json: bool) -> None:
-    from callosum.cli import show
-    from callosum.cli.text import clean
 
     scene.update()
     if json:
@@ -92,17 +97,14 @@ def _live(
 ) -> None:
     from rich.live import Live
 
-    from callosum.cli import show
+    from callosum.cli.approvals import answer
     from callosum.cli.keyboard import Keyboard
-    from callosum.cli.person import require_person
-    from callosum.cli.text import clean
-    from callosum.errors import NotAPerson
 
-    person, why = "", ""
+    refused = None
     try:
-        person = require_person(gate.store, "answer here")
+        require_person(gate.store, "answer here")
     except NotAPerson as refusal:
-        why = str(refusal)
+        refused = str(refusal)
     chosen: int | None = 0
     id, said = 0, ""
     with Keyboard() as keys, Live(console=show.console(), screen=True, auto_refresh=False) as live:
@@ -119,7 +121,7 @@ def _live(
                 chosen = None  # it is gone, so the next call must be chosen before it is answered
             else:
                 chosen = 0 if ids else None
-            live.update(_view(scene, chosen, said, why if not person else None), refresh=True)
+            live.update(_view(scene, chosen, said, refused), refresh=True)
             key = keys.read(every)
             if key in ("q", "\x03", "\x04"):
                 return
@@ -132,12 +134,10 @@ def _live(
             elif key in ("y", "n") and ids:
                 one = scene.waiting[id]
                 try:
-                    require_person(gate.store, "answer here")
+                    report = answer(gate, str(id), namespace, agrees=key == "y", what="answer here", channel="watch")
                 except NotAPerson as refusal:
                     said = str(refusal)
                     continue
-                verb = gate.approve if key == "y" else gate.deny
-                report = verb(one.id, by=person, channel="watch", namespace=namespace)
                 word = ("approved" if key == "y" else "refused") if report.ok else f"not changed, {report.note}:"
                 said = f"{word} {clean(one.tool)} of {clean(one.instance)}"
 
@@ -146,9 +146,7 @@ def _view(scene: WatchState, chosen: int | None, said: str, refused: str | None)
     from rich.console import Group
     from rich.text import Text
 
-    from callosum.cli import show
     from callosum.cli.status import holdings
-    from callosum.cli.times import clock, since
 
     now = time.time()
     parts: list[RenderableType] = []
@@ -159,13 +157,22 @@ def _view(scene: WatchState, chosen: int | None, said: str, refused: str | None)
     items = list(scene.waiting.values())
     if items:
         first = max(0, min((chosen or 0) - _ROWS // 2, len(items) - _ROWS))
-        rows = [_waiting_row(one, chosen=at == chosen) for at, one in enumerate(items) if first <= at < first + _ROWS]
+        rows: list[Sequence[object]] = []
+        for at, one in list(enumerate(items))[first : first + _ROWS]:
+            style, mark = ("bold", "▶") if at == chosen else ("", " ")
+            tool = show.cell(one.tool, style, 40).append(f" ({one.verdict})" * (one.verdict is not Verdict.ASK), "red")
+            names = [show.cell(name, style, 40) for name in (one.short, one.id, one.instance)]
+            rows.append((show.cell(mark, "cyan"), *names[:2], one.at, names[2], tool, one.tier, one.key))
         note = f"{len(items)} in all" if len(items) > _ROWS else ""
         parts.append(
             show.table("For you", ("", "<short", "<id", "<since", "session", "tool", ">tier", "key"), rows, note=note)
         )
         if chosen is not None:
-            parts += [_params(items[chosen]), show.cell(items[chosen].warning, "dim", 400), Text()]
+            # what the call would do, because that is what a person approves
+            params = (
+                msgspec.json.encode(items[chosen].params).decode() if items[chosen].params else "no params are known"
+            )
+            parts += [show.cell(params, limit=600), show.cell(items[chosen].warning, "dim", 400), Text()]
     else:
         parts += [Text("Nothing waits for you.", style="dim"), Text()]
     sessions = list(scene.sessions.values())[::-1][:_ROWS]
@@ -174,18 +181,7 @@ def _view(scene: WatchState, chosen: int | None, said: str, refused: str | None)
             show.table(
                 "Sessions",
                 ("session:40", "<ago", ">calls", "tool:40", "<answer", "key", "what:60"),
-                [
-                    (
-                        one.name,
-                        since(one.last),
-                        one.calls,
-                        one.tool,
-                        show.verdict(one.verdict),
-                        show.key(one.key),
-                        one.summary,
-                    )
-                    for one in sessions
-                ],
+                [(one.name, one.last, one.calls, one.tool, one.verdict, one.key, one.summary) for one in sessions],
             )
         )
     if scene.status.unknown:
@@ -199,31 +195,3 @@ def _view(scene: WatchState, chosen: int | None, said: str, refused: str | None)
     else:
         parts.append(show.cell(f"Answers are off: {refused}.  q leaves", "yellow", 300))
     return Group(*parts)
-
-
-def _params(one: PendingCall) -> RenderableType:
-    """Return what the call would do, because that is what a person approves."""
-    import msgspec
-
-    from callosum.cli import show
-
-    return show.cell(msgspec.json.encode(one.params).decode() if one.params else "no params are known", limit=600)
-
-
-def _waiting_row(one: PendingCall, *, chosen: bool) -> tuple[Text, ...]:
-    from callosum.cli import show
-    from callosum.cli.times import since
-    from callosum.model import Verdict
-
-    style = "bold" if chosen else ""
-    word = "" if one.verdict is Verdict.ASK else f" ({one.verdict})"
-    return (
-        show.cell("▶" if chosen else " ", "cyan"),
-        show.cell(one.short, style),
-        show.cell(one.id, style),
-        show.cell(since(one.at)),
-        show.cell(one.instance, style, 40),
-        show.cell(one.tool, style, 40).append(word, "red"),
-        show.tier(one.tier),
-        show.key(one.key),
-    )

@@ -10,12 +10,11 @@ from msgspec import Struct
 
 from callosum.cli.shortid import short_of
 from callosum.journal import shown_keys
-from callosum.model import SECOND, Entry, Event, State, Verdict
+from callosum.model import SECOND, Entry, Event, Holding, State, Status, Verdict
 from callosum.policy.summary import journalled_call, summary_of
 
 if TYPE_CHECKING:
     from callosum.gate import LocalGate
-    from callosum.model import Holding, Status
 
 BACK: Final = 900 * SECOND
 """Microseconds of the journal that are read at the start."""
@@ -58,19 +57,9 @@ class PendingCall(Struct, frozen=True):
 
     def facts(self) -> dict[str, Any]:
         """Return the facts passed to the ``notify`` command; ``event`` is ``approval`` or ``block``."""
-        return {
-            "event": "approval" if self.verdict is Verdict.ASK else "block",
-            "id": self.id,
-            "short": self.short,
-            "instance": self.instance,
-            "tool": self.tool,
-            "tier": self.tier,
-            "key": self.key,
-            "rule": self.rule,
-            "params": self.params,
-            "warning": self.warning,
-            "at": self.at,
-        }
+        names = "id short instance tool tier key rule params warning at".split()
+        event = "approval" if self.verdict is Verdict.ASK else "block"
+        return {"event": event, **{name: getattr(self, name) for name in names}}
 
 
 class WatchState:

@@ -7,14 +7,13 @@ that would end their wait from being sent.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Final, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import Final, Self, TypedDict, TypeVar, Unpack
 
 from callosum.client.client import CallosumClient, EventStream, StreamEvent
 from callosum.errors import CallosumError
@@ -29,7 +28,6 @@ THREADS: Final = 32
 WAITERS: Final = 256
 """Maximum number of concurrent waiting calls, journal tails and event readers together."""
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -62,7 +60,7 @@ class AsyncCallosumClient(AsyncMethods):
         self._long = ThreadPoolExecutor(WAITERS, "callosum-waiter")
         self.report = self._awaited(client.report)
         self.brief = self._awaited(client.brief)
-        self.journal = self._waiting(client.journal)
+        self.journal = self._awaited(client.journal)
         self.approvals = self._awaited(client.approvals)
         self.emit = self._awaited(client.emit)
         self.health = self._awaited(client.health)
@@ -136,18 +134,9 @@ class AsyncCallosumClient(AsyncMethods):
         except CallosumError as error:
             logger.warning("could not report the cancellation of %s, which its task abandoned: %s", call.tool, error)
 
-    def _waiting(self, method: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-        """Make a coroutine function of a method that has a ``wait`` argument."""
-
-        @functools.wraps(method)
-        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            pool = self._long if kwargs.get("wait") else self._short
-            return await asyncio.wrap_future(pool.submit(method, *args, **kwargs))
-
-        return call
-
     async def _run(self, method: Callable[[], R]) -> R:
-        return await asyncio.wrap_future(self._short.submit(method))
+        waits = isinstance(method, partial) and method.keywords.get("wait")
+        return await asyncio.wrap_future((self._long if waits else self._short).submit(method))
 
 
 def _close_opened(opening: Future[EventStream]) -> None:

@@ -53,7 +53,7 @@ from callosum.client.messages import (
 )
 from callosum.client.spool import ClientSpool, PageRefused
 from callosum.client.sse import Events
-from callosum.client.transport import HttpResponse, ResponseStream, Transport
+from callosum.client.transport import GateAddress, HttpResponse, ResponseStream, Transport
 from callosum.deadline import stamp
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreUnavailable, Unconfirmed
 from callosum.model import DEFAULT_NAMESPACE, Call, Decision, GateRequest, LockResult, Outcome, Report, Tier, Verdict
@@ -145,12 +145,27 @@ class CallosumClient(Gate):
         self._start = start
         self._sleep = sleep
         self._clock = clock
-        self._transport = self._open(token, folder, cafile, verify=verify)
+        at = "url"
         try:
+            GateAddress(self.url)
+            at = "token"
+            self._transport = Transport(
+                self.url,
+                token=token or os.environ.get("CALLOSUM_TOKEN"),
+                machine_token=partial(_machine_token, folder),
+                cafile=os.fspath(cafile) if cafile is not None else None,
+                verify=verify,
+                clock=clock,
+            )
+            at = "fallback"
             self._table = TierTable(fallback, folder)
         except ValueError as error:
-            raise ConfigError(str(error), at="fallback") from None
-        own = folder is not None and self.url.startswith("unix:") and _is_own(self.url, folder)
+            raise ConfigError(str(error), at=at) from None
+        own = False  # whether the folder's gate listens there, which reads the folder's spool itself
+        if folder is not None and self.url.startswith("unix:"):
+            from callosum.sockets import socket_path  # noqa: PLC0415 - only if a state folder is given
+
+            own = self.url == f"unix:{socket_path(folder)}"
         classify = Classifier(os.fspath(folder)) if folder is not None else None
         self._spool = ClientSpool(folder, taken=own, classify=classify)
         self._sender = BackgroundSender(self._spool.waiting, self._carry)
@@ -167,31 +182,6 @@ class CallosumClient(Gate):
 
     here: bool = True
     """True if the calls' tools run on this machine, so that its disk describes their folders."""
-
-    def _open(
-        self,
-        token: str | None,
-        folder: str | os.PathLike[str] | None,
-        cafile: str | os.PathLike[str] | None,
-        *,
-        verify: bool,
-    ) -> Transport:
-        token = token or os.environ.get("CALLOSUM_TOKEN")
-        try:
-            Transport(self.url)
-        except ValueError as error:
-            raise ConfigError(str(error), at="url") from None
-        try:
-            return Transport(
-                self.url,
-                token=token,
-                machine_token=partial(_machine_token, folder),
-                cafile=os.fspath(cafile) if cafile is not None else None,
-                verify=verify,
-                clock=self._clock,
-            )
-        except ValueError as error:
-            raise ConfigError(str(error), at="token") from None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -436,16 +426,7 @@ class CallosumClient(Gate):
         why = str(error) if isinstance(error, RequestRefused) else None
         self._spool.let_through(plain(call), call_id=call_id, why=why)
         self._kept_something()
-        return Decision(
-            proceed=True,
-            tier=tier,
-            context_key=None,
-            id=0,
-            verdict=Verdict.ALLOW,
-            context_keys=(),
-            rule="",
-            fallback=True,
-        )
+        return Decision(True, tier, None, 0, Verdict.ALLOW, (), "", fallback=True)
 
     def remember_late(self, call: Call, outcome: Outcome | str) -> None:
         """Record in the spool how a call ended that ran without the gate.
@@ -674,13 +655,6 @@ def _machine_token(state: str | os.PathLike[str] | None, port: int) -> str:
     from callosum.settings import default_state  # noqa: PLC0415
 
     return read_token(state if state is not None else default_state()) if is_own_listener(port) else ""
-
-
-def _is_own(url: str, state: str) -> bool:
-    """Return whether the socket belongs to this state folder's gate, which reads the folder's spool itself."""
-    from callosum.sockets import socket_path  # noqa: PLC0415 - only if a state folder is given
-
-    return url == f"unix:{socket_path(state)}"
 
 
 class EventStream:

@@ -340,16 +340,7 @@ class LocalGate(Gate):
                 f"the gate is unreachable ({error}), and a tier {tier} call does not run without it"
             ) from error
         logger.warning("%s runs without the gate: %s", call.tool, error)
-        return Decision(
-            proceed=True,
-            tier=tier,
-            context_key=None,
-            id=0,
-            verdict=Verdict.ALLOW,
-            context_keys=(),
-            rule="",
-            fallback=True,
-        )
+        return Decision(True, tier, None, 0, Verdict.ALLOW, (), "", fallback=True)
 
     def remember_late(self, call: Call, outcome: Outcome | str) -> None:
         """Spool a call that ran while the store was unreachable. It is entered before the next decision."""

@@ -605,7 +605,7 @@ def test_stop_command_waits_for_a_server_that_still_answers(
     monkeypatch.setattr(serve, "STOP_SECONDS", 0)
     state = tmp_path / "state"
     with serving(state, "--drain", "600") as server, ThreadPoolExecutor(1) as beside:
-        stopped = beside.submit(serve.stop, state=state, json=True)
+        stopped = beside.submit(serve.stop, Settings(state=state), json=True)
         until(lambda: server.ask("GET", "/health").status == 503)
         assert not stopped.done()
         server.process.send_signal(signal.SIGTERM)  # a second one ends the drain
