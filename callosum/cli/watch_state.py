@@ -24,7 +24,7 @@ OVERRIDE: Final = 600.0
 """Seconds for which a person is offered to override a block."""
 
 
-class SessionActivity(Struct):
+class _SessionActivity(Struct):
     """A session, summed up from its entries. Times are Unix seconds."""
 
     name: str
@@ -68,7 +68,7 @@ class WatchState:
     def __init__(self, gate: LocalGate, namespace: str) -> None:
         self._gate = gate
         self._namespace = namespace
-        self.sessions: OrderedDict[str, SessionActivity] = OrderedDict()
+        self.sessions: OrderedDict[str, _SessionActivity] = OrderedDict()
         self.waiting: OrderedDict[int, PendingCall] = OrderedDict()
         self.status: Status = gate.status(namespace=namespace)
         newest = gate.entries(limit=1, newest=True)
@@ -98,7 +98,7 @@ class WatchState:
             self.waiting.pop(entry.action, None)
         if entry.event is not Event.INTERCEPT:
             return
-        seen = self.sessions.setdefault(entry.session, SessionActivity(entry.session))
+        seen = self.sessions.setdefault(entry.session, _SessionActivity(entry.session))
         self.sessions.move_to_end(entry.session)
         seen.last, seen.calls = entry.seq / SECOND, seen.calls + 1
         seen.tool, seen.verdict = entry.tool, entry.verdict

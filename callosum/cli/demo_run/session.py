@@ -46,7 +46,7 @@ class DemoReply(Struct):
     then: str = ""
 
 
-class DemoSession:
+class _DemoSession:
     """The agent's tools. With ``gate`` None every call runs directly."""
 
     def __init__(self, name: str, folder: Path, port: int, gate: LocalGate | None) -> None:
@@ -172,7 +172,7 @@ def main() -> None:
     """Run a session: arguments are its name, the world's folder, the mail port, the state folder or ''."""
     name, folder, port, state = sys.argv[1:]
     gate = LocalGate(settings=Settings(state=Path(state))) if state else None
-    session = DemoSession(name, Path(folder), int(port), gate)
+    session = _DemoSession(name, Path(folder), int(port), gate)
     orders: dict[str, Callable[[DemoOrder], DemoReply]] = {
         "read_thread": session.read_thread,
         "reply": session.reply,
