@@ -65,8 +65,8 @@ class SecretDigests:
         else:
             base = REDACTOR.redact(base, self._mark)
         redacted = base + bar + REDACTOR.redact(facet, self._mark) if bar else base
-        if redacted == name and bar and "[redacted" not in name and kind.lower() not in _KINDS:
-            redacted = REDACTOR.redact(name, self._mark)  # the bar is a character of the secret
+        if redacted == name and bar and "[redacted" not in name:  # the bar may be a character of the secret
+            redacted = kind + colon + REDACTOR.redact(name[len(kind) + len(colon) :], self._mark)
         return redacted if len(redacted) <= MAX_KEY else self._shortened(redacted)
 
     def _shortened(self, name: str) -> str:
