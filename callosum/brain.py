@@ -7,57 +7,47 @@
         ...
         print(brain.brief("mira", "chat").text)
 
-    gate ── Observation ──> Feed ── Entry ──> Motor ── tool.* ───┐
-                             (a thread)       Amygdala ─ safety.*─┼─> corpus ──> daily log, regions, exporters,
-                                              BasalGanglia ───────┘              the server's event stream
+    gate ── what it journalled ──> Follower ── tool.*, safety.*, lease.* ──┐
+                                  (a thread)   BasalGanglia ── outcome.* ──┴─> corpus ──> daily log, regions,
+                                                                                          exporters, the event stream
 
-A decision never waits for the corpus: the gate's entries go into a queue, and a thread derives the events and emits
-them in order. A process's corpus carries the decisions of this process and what hosts report to it. The journal holds
+A decision never waits for the corpus: the gate's follower derives the events in a thread and emits them in order.
+A process's corpus carries the decisions of this process and what hosts report to it. The journal holds
 what all processes did; regions that describe all sessions read it there.
 """
 
 from __future__ import annotations
 
-import atexit
-import logging
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from contextvars import Context, copy_context
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
-from weakref import WeakSet
 
 from callosum.corpus.bus import Corpus
 from callosum.corpus.daily_log import DailyLog
-from callosum.corpus.events import CorpusEvent, HealthWarning, ParsedCall
-from callosum.corpus.opening_calls import OpeningCalls
+from callosum.corpus.events import CorpusEvent, ParsedCall
+from callosum.corpus.follower import Batch
 from callosum.errors import ConfigError
-from callosum.gate import LocalGate, Observer
-from callosum.journal import Journal
-from callosum.model import DEFAULT_NAMESPACE, Call, Observation
+from callosum.gate import LocalGate
+from callosum.model import DEFAULT_NAMESPACE, Call
 from callosum.wire import Brief
 
 if TYPE_CHECKING:
     from callosum.regions.budget import RAS
     from callosum.regions.context import Prefrontal
     from callosum.regions.execution import Motor
+    from callosum.regions.learning import BasalGanglia
     from callosum.regions.parsing import Wernicke
     from callosum.regions.scheduler import Brainstem
 
-logger = logging.getLogger("callosum")
-
 FOLDER: Final = "brain"
 """Folder of the log, the pages and the index, below the state folder."""
-BATCH_SECONDS: Final = 0.02
+EVERY: Final = 0.05
 """Seconds between two batches of journal entries. A thread that wakes for each call would slow the call down."""
-MOST_WAITING: Final = 100_000
-"""Most observations that wait. Beyond it the oldest are dropped and counted; the journal has them in any case."""
 
 
 class Brain:
@@ -81,24 +71,32 @@ class Brain:
         try:
             self.corpus = corpus if corpus is not None else self._ends.enter_context(Corpus())
             self._ends.callback(gate.leave_log())
-            folder = self.folder / "corpus"
-            self.log = DailyLog(self.corpus, folder, size=settings.corpus_size) if settings.corpus_log else None
-            if self.log is not None:
-                self._ends.callback(self.log.close)
-            takers = self._make_regions()
+            folder, worker = self.folder / "corpus", gate.follower.worker
+            self.log: DailyLog | None = None
+            if settings.corpus_log:
+                self.log = self._keep(DailyLog(self.corpus, folder, size=settings.corpus_size, worker=worker))
+            self._make_regions()
             self._export()
-            self.feed = Feed(self.corpus, takers)
-            self._ends.callback(self.feed.close)
-            self._ends.callback(gate.add_observer(self.feed.observe))
+            self._ends.callback(gate.follower.join("regions", self._take, every=EVERY))
         except BaseException:
             self._ends.close()
             raise
 
-    def _make_regions(self) -> list[Observer]:
-        """Create the regions that are switched on; return the observers of the gate's entries, in order."""
+    def _take(self, batch: Batch) -> None:
+        """Emit the events of journal entries, each entry's in order, and what is learned from it behind them."""
+        for entry, events in batch:
+            for event in events:
+                if event.region in self._emitting:
+                    self.corpus.emit_journalled(event)
+            if self.learning is not None:
+                self.learning.take(entry)
+
+    def _make_regions(self) -> None:
+        """Create the regions that are switched on."""
         gate, corpus, state = self.gate, self.corpus, Path(self.settings.state)
-        takers: list[Observer] = []
-        calls = OpeningCalls(Journal(gate.store, state).entry)
+        self._emitting = {"Amygdala"} if self._on("safety") else set()
+        """The regions whose events are derived from journal entries, as far as they are switched on."""
+        self.learning: BasalGanglia | None = None
         self.motor: Motor | None = None
         self.wernicke: Wernicke | None = None
         self.prefrontal: Prefrontal | None = None
@@ -108,16 +106,12 @@ class Brain:
             with _needed("execution"):
                 from callosum.regions.execution import Motor
 
-            self.motor = self._keep(Motor(corpus, gate, calls=calls))
-            takers.append(self.motor.observe)
-        if self._on("safety"):
-            from callosum.regions.safety import Amygdala
-
-            takers.append(self._keep(Amygdala(corpus, calls=calls)).observe)
+            self.motor = self._keep(Motor(corpus, gate))
+            self._emitting.add("Motor")
         if self._on("learning"):
             from callosum.regions.learning import LEARNED, BasalGanglia
 
-            takers.append(self._keep(BasalGanglia(corpus, kept=self.folder / LEARNED)).observe)
+            self.learning = self._keep(BasalGanglia(corpus, kept=self.folder / LEARNED))
         if self._on("health"):
             from callosum.regions.health import HealthLimits, Hypothalamus
 
@@ -158,7 +152,6 @@ class Brain:
 
             files = [path for path in (gate.rules.path, self.settings.config) if path is not None]
             self.brainstem = self._keep(Brainstem(corpus, gate=gate, state=state, watch=files))
-        return takers
 
     def _export(self) -> None:
         if self.settings.telemetry_opentelemetry:
@@ -220,15 +213,15 @@ class Brain:
         if self.wernicke is not None:
             read = ParsedCall(call.tool, call.params, call.call_id)
             tell = partial(self.wernicke.tell, read, instance=call.actor, namespace=call.namespace, at=time.time())
-            self.feed.hand(tell)
+            self.gate.follower.hand(tell)
 
     def tell(self, event: CorpusEvent) -> None:
         """Emit an event after the events of what the gate has journalled so far."""
-        self.feed.hand(partial(self.corpus.emit, event))
+        self.gate.follower.hand(partial(self.corpus.emit, event))
 
     def flush(self, seconds: float = 5.0) -> bool:
         """Wait until everything journalled so far is emitted and handled, and the log is written."""
-        done = self.feed.flush(seconds) and self.corpus.flush(seconds)
+        done = self.gate.follower.flush(seconds) and self.corpus.flush(seconds)
         if self.log is not None:
             self.log.flush()
         return done
@@ -252,113 +245,6 @@ class Brain:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class Feed:
-    """Pass the gate's entries to the observers, in a thread and in order.
-
-    A handler that does not return holds up the events of its process, and no decision.
-    """
-
-    def __init__(self, corpus: Corpus, takers: Sequence[Observer]) -> None:
-        self._corpus = corpus
-        self._takers = tuple(takers)
-        self.lost = 0
-        """Number of observations that were dropped."""
-        self._closed = False
-        self.begin_anew()
-        _FEEDS.add(self)
-
-    def begin_anew(self) -> None:
-        """Start the thread: at the beginning, and in a forked child.
-
-        In a child, waiting observations belong to the parent and are discarded.
-        """
-        self._waiting: SimpleQueue[tuple[Context, Observation | Callable[[], object]] | None] = SimpleQueue()
-        """Each with the context of its call, so that subscribers know the span it belongs to; None ends the thread."""
-        if self._takers and not self._closed:
-            self._thread = threading.Thread(target=self._run, name="callosum-feed", daemon=True)
-            self._thread.start()
-
-    def observe(self, observation: Observation) -> None:
-        """Queue an observation of the gate. This costs the gate next to nothing."""
-        if observation.entries and self._takers:
-            self._put(observation)
-
-    def hand(self, tell: Callable[[], object]) -> None:
-        """Run a function in turn: after everything queued before, ahead of everything queued later."""
-        if self._takers:
-            self._put(tell)
-        else:
-            tell()
-
-    def _put(self, item: Observation | Callable[[], object]) -> None:
-        if self._waiting.qsize() >= MOST_WAITING:
-            self.lost += 1
-            with suppress(Empty):
-                self._waiting.get_nowait()
-        self._waiting.put((copy_context(), item))
-
-    def flush(self, seconds: float) -> bool:
-        """Wait until everything queued is emitted; return False if that takes longer than ``seconds``."""
-        if not self._takers or self._closed:
-            return True
-        emitted = threading.Event()
-        self._put(emitted.set)
-        return emitted.wait(seconds)
-
-    def close(self) -> None:
-        """Emit what is left, and stop. Idempotent."""
-        self._closed = True
-        self._waiting.put(None)
-        if self._takers and self._thread is not threading.current_thread():
-            self._thread.join(5)
-
-    def _run(self) -> None:
-        reported, waiting = 0, self._waiting
-        while True:
-            for _ in range(max(1, waiting.qsize())):  # waits for the first
-                queued = waiting.get()
-                if queued is None:
-                    return
-                context, item = queued
-                context.run(self._hand_over, item)
-            if self.lost > reported:
-                reported = self.lost
-                logger.warning("corpus: %d observations were dropped: its handlers cannot keep up", reported)
-                self._corpus.emit(HealthWarning("corpus.feed", reported, MOST_WAITING))
-            time.sleep(BATCH_SECONDS)
-
-    def _hand_over(self, item: Observation | Callable[[], object]) -> None:
-        takers: tuple[Callable[[Any], object], ...] = self._takers if isinstance(item, Observation) else (_call,)
-        for take in takers:
-            try:
-                take(item)
-            except BaseException:
-                logger.exception("corpus: %s could not be emitted", getattr(item, "event", "a call"))
-
-
-def _call(function: Callable[[], object]) -> None:
-    function()
-
-
-_FEEDS: Final[WeakSet[Feed]] = WeakSet()
-
-
-def _finish() -> None:
-    """Emit what was journalled when the process ends, so that the log, which is written after this, has it."""
-    for feed in tuple(_FEEDS):
-        feed.close()
-
-
-def _forked() -> None:
-    for feed in tuple(_FEEDS):
-        feed.begin_anew()
-
-
-atexit.register(_finish)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 
 
 @contextmanager

@@ -26,9 +26,8 @@ from callosum.client.messages import fault_of, query_of
 from callosum.client.sse import Events
 from callosum.client.transport import ResponseStream, Transport
 from callosum.corpus import entry_events
-from callosum.corpus.entry_events import events_of
+from callosum.corpus.entry_events import OpeningCalls, events_of
 from callosum.corpus.events import CorpusEvent, encode
-from callosum.corpus.opening_calls import OpeningCalls
 from callosum.errors import ConfigError, GateUnavailable
 from callosum.journal import EntryFilter, fits
 from callosum.model import SECOND, Entry

@@ -227,6 +227,8 @@ def _servers(settings: Settings) -> Iterator[Finding]:
                 yield Finding("server", "wrong", f"{where}: {found.get('store', 'its store is unavailable')}", advice)
             else:
                 yield Finding("server", "ok", f"{where}, version {one.version}")
+            for late in found.get("behind", ()):
+                yield Finding("journal", "wrong", f"{where}: {late}", "What the journal has is handed on later.")
             yield from _connections(one.address, found.get("pool"))
 
 

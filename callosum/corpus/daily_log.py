@@ -24,14 +24,10 @@ The emitting thread encodes the event and puts its line into a queue. A backgrou
 
 from __future__ import annotations
 
-import atexit
 import logging
 import math
-import os
-import sys
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -47,6 +43,7 @@ from callosum.corpus.bus import Corpus
 from callosum.corpus.day_files import PATIENCE, DayFiles, is_reserved
 from callosum.corpus.events import MAX_PAYLOAD, CorpusEvent, HealthWarning, LlmError, LlmResponse, LlmToken, encode
 from callosum.corpus.log_lines import AT, JournalledLine, finished, without_moment
+from callosum.corpus.worker import Worker, WorkerJob
 from callosum.errors import ConfigError
 
 logger = logging.getLogger("callosum")
@@ -130,7 +127,8 @@ class DailyLog:
     ``keep``: number of days before today whose files are kept. Older files are removed with the first batch and when
     the date changes. ``every``: most seconds that an event waits to be written. ``kill -9`` loses at most these
     seconds; a normal exit loses nothing. ``limit``: most bytes that wait while the file cannot be written. ``size``:
-    most bytes of one file. ``now`` returns Unix seconds; tests replace it.
+    most bytes of one file. ``now`` returns Unix seconds; tests replace it. ``worker`` is the thread that writes
+    (default: one of its own).
 
     Pieces of a streamed answer (``llm.token``) are joined into one line per answer and batch. An event of more than 64
     KB, or one that JSON cannot represent, is summarised. Secrets are redacted.
@@ -155,6 +153,7 @@ class DailyLog:
         limit: int = LIMIT,
         size: int = SIZE,
         now: Callable[[], float] = time.time,
+        worker: Worker | None = None,
     ) -> None:
         _check(keep >= 0, "keep", f"expected 0 days or more, got {keep}")
         _check(0 < every <= 3600, "every", f"expected more than 0 and at most 3600 seconds, got {every}")
@@ -164,24 +163,20 @@ class DailyLog:
         self._files = DayFiles(folder, keep, size)
         self._size = size
         self._kept = timedelta(days=keep)
-        self._every = every
         self._limit = limit
         self._now = now
         self._cleaned: date | None = None
         self._exiting = False
         self._closed = False
         self.begin_anew()
-        _open_logs.add(self)
+        self._job = WorkerJob(worker or Worker(), self._write_due, every, renew=self.begin_anew, finish=self.finish)
+        """``idle`` if the thread must be asked when a line arrives."""
         self._off = corpus.on(CorpusEvent, self.take, ahead=True)
 
     def begin_anew(self) -> None:
-        """Reset in a forked child: waiting lines, the thread and the locks belong to the parent."""
+        """Reset in a forked child: waiting lines and the locks belong to the parent."""
         self._lock = threading.RLock()  # reentrant: a signal handler may emit while this thread holds it
-        self._changed = threading.Condition(self._lock)
         self._writing = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._idle = True
-        """True if the thread must be woken when a line arrives, or if there is no thread."""
         self._urgent = False
         self._days: dict[str, deque[bytes]] = {}
         """Lines that are in no batch yet, by day. Any thread may append; taking lines out needs the lock."""
@@ -223,27 +218,23 @@ class DailyLog:
 
     def close(self) -> None:
         """Write the remaining lines and stop. Idempotent."""
-        with self._changed:
+        with self._lock:
             if self._closed:
                 return
             self._closed = True
-            self._changed.notify_all()
         self._corpus.flush(PATIENCE)
         self.flush()  # warnings about the log itself are emitted here, while it still listens
         self._tell_overflow(ended=True)
         self._off()
         self.finish()
-        _open_logs.discard(self)
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(2 * PATIENCE)
+        self._job.end()
 
     def finish(self) -> None:
         """Write the remaining lines, and from now on each event at once.
 
         The process is ending, and its threads may be gone already.
         """
-        self._exiting = self._idle = True
+        self._exiting = self._job.idle = True
         if not self.flush():
             with self._lock:
                 lost = sum(len(batch.lines) for batch in self._batches)
@@ -291,15 +282,15 @@ class DailyLog:
             line = beginning + rest
             append(JournalledLine(line) if journalled or event is self._corpus.journalled else line)
             self._room -= len(line)
-        if self._idle or self._room <= 0:
+        if self._job.idle or self._room <= 0:
             self._attend()
 
     def _attend(self) -> None:
-        """Wake the thread, and make a batch if there are enough lines."""
+        """Ask for the thread, and make a batch if there are enough lines."""
         batch = None
         with self._lock:
-            if self._idle and not self._exiting:
-                self._wake()
+            if self._job.idle and not self._exiting and not self._closed:
+                self._job.soon()
             if self._room <= 0:
                 batch = self._full()
         if self._exiting:
@@ -376,7 +367,8 @@ class DailyLog:
         batch = self._seal()
         if self._waiting >= _EARLY and not self._urgent:
             self._urgent = True
-            self._changed.notify_all()
+            if self._trouble is None:
+                self._job.soon(0)
         return batch if self._waiting > _BEHIND and self._trouble is None else None
 
     def _bound(self) -> None:
@@ -439,39 +431,11 @@ class DailyLog:
 
     # --- inside: lines reach the disk ----------------------------------------------------------------
 
-    def _wake(self) -> None:
-        """Wake or start the thread: there are lines to write."""
-        thread = self._thread
-        if thread is not None and thread.is_alive():
-            self._changed.notify_all()
-        elif not self._closed:
-            _end_with_multiprocessing()
-            self._thread = threading.Thread(target=self._run, name="daily log", daemon=True)
-            try:
-                self._thread.start()
-            # no thread can be started: the next event tries again, and the end of the process writes
-            except RuntimeError:
-                self._thread = None
-                return
-        self._idle = False
-
-    def _run(self) -> None:
-        """Run the thread: write some seconds after the first event, or at once when many bytes wait."""
-        while True:
-            with self._changed:
-                self._idle = True  # an append after this line sees the flag; one before it is seen below
-                self._changed.wait_for(
-                    lambda: self._batches or self._answers or any(self._days.values()) or self._closed
-                )
-                self._idle = self._exiting
-                self._changed.wait_for(lambda: self._closed or (self._urgent and not self._trouble), self._every)
-                if self._closed:
-                    return
-                self._urgent = False
-            try:
-                self.flush()
-            except Exception:  # pragma: no cover - not known to happen
-                logger.exception("daily log")
+    def _write_due(self) -> None:
+        """Write what waits, some seconds after the first event, or at once when many bytes wait; the job's work."""
+        self._urgent = False
+        if not self.flush() and not self._exiting:
+            self._job.soon()
 
     def _next(self) -> list[LineBatch]:
         """Take the oldest batches of one day, up to a few megabytes."""
@@ -594,30 +558,3 @@ def _reason(fault: BaseException) -> str:
 def _check(fits: bool, at: str, message: str) -> None:
     if not fits:
         raise ConfigError(message, at=at)
-
-
-# --- the end of the process, and children ---------------------------------------------------------------
-
-_open_logs: Final[weakref.WeakSet[DailyLog]] = weakref.WeakSet()
-
-
-def _finish_all() -> None:
-    for log in tuple(_open_logs):
-        log.finish()
-
-
-def _begin_all_anew() -> None:
-    for log in tuple(_open_logs):
-        log.begin_anew()
-
-
-def _end_with_multiprocessing() -> None:
-    """Register the log's end with ``multiprocessing``, whose children run finalizers but no ``atexit`` functions."""
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None:
-        util.Finalize(None, _finish_all, exitpriority=-100)
-
-
-atexit.register(_finish_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_all_anew)

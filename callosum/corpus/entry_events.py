@@ -1,4 +1,4 @@
-"""The events that a journal entry stands for. Pure: no clock, no store.
+"""The events that a journal entry stands for, and the call that an entry is about.
 
 ========== ===================================================================================
 entry      events, in this order
@@ -21,6 +21,9 @@ entry's ``seq`` and the event's index in the entry. ``cause`` holds such ids.
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -39,26 +42,19 @@ from callosum.corpus.events import (
     ToolCompleted,
     ToolFailed,
 )
+from callosum.errors import StoreError
 from callosum.model import SECOND, TRACE, Conflict, Entry, Event, Outcome, Tier, Verdict
 from callosum.policy.sentence import sentence
 from callosum.policy.spooled import NOTE
 
+logger = logging.getLogger("callosum")
+
 Events = tuple[CorpusEvent, ...]
 
-JOURNALLED: Final[frozenset[type[CorpusEvent]]] = frozenset(
-    {
-        ToolCalled,
-        ToolCompleted,
-        ToolFailed,
-        SafetyAllowed,
-        SafetyBlocked,
-        SafetyApproved,
-        SafetyDenied,
-        LeaseTaken,
-        LeaseReleased,
-        LeaseExpired,
-    }
-)
+_CALLS: Final[tuple[type[CorpusEvent], ...]] = (ToolCalled, ToolCompleted, ToolFailed)
+_DECISIONS: Final[tuple[type[CorpusEvent], ...]] = (SafetyAllowed, SafetyBlocked, SafetyApproved, SafetyDenied)
+_LEASES: Final[tuple[type[CorpusEvent], ...]] = (LeaseTaken, LeaseReleased, LeaseExpired)
+JOURNALLED: Final = frozenset((*_CALLS, *_DECISIONS, *_LEASES))
 """The events that journal entries stand for. A reader of the journal has them, so nobody needs to forward them."""
 
 OPENING: Final = frozenset((Event.INTERCEPT, Event.LATE))
@@ -86,8 +82,7 @@ def call_names_of(entry: Entry) -> CallNames:
 def events_of(entry: Entry, names: CallNames | None = None) -> Events:
     """Return the events that the entry stands for, in order; none if no event describes it.
 
-    ``made`` holds the names of the call that the entry is about, or None if they are unknown. The entry of a call
-    itself holds its own names.
+    ``names`` are those of the call that the entry is about. The entry of a call holds its own.
     """
     make = _MAKERS.get(entry.event)
     if make is None:
@@ -255,3 +250,60 @@ _MAKERS: Final[Mapping[Event, Callable[[Entry, CallNames], Events]]] = {
     Event.APPROVE: lambda entry, names: (_answered(entry, names, SafetyApproved),),
     Event.DENY: lambda entry, names: (_answered(entry, names, SafetyDenied),),
 }
+
+
+# --- The names of earlier calls ---
+
+REMEMBERED: Final = 10_000
+"""Number of actions whose calls are remembered."""
+_LATER: Final = frozenset((Event.COMPLETE, Event.RELEASE, Event.LAPSE, Event.RESOLVE, Event.APPROVE, Event.DENY))
+
+Find = Callable[[int], Entry | None]
+"""Return the journal entry with this ``seq``, or None if it no longer exists."""
+
+
+class OpeningCalls:
+    """Derive events from entries as ``events_of`` does, each with the names of its call.
+
+    ``find`` looks up opening entries that were not passed in before. Without it, and while the store is unreachable,
+    events of such an action carry no names. May be used from any thread.
+    """
+
+    def __init__(self, find: Find | None = None) -> None:
+        self._find = find
+        self._calls: OrderedDict[int, CallNames] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def events_of(self, entry: Entry) -> Events:
+        """Return the events of a journal entry, in order."""
+        names = CallNames()
+        if entry.event in OPENING:
+            names = call_names_of(entry)
+            self._remember(entry.action or entry.seq, names)
+        elif entry.event in _LATER and entry.action and not entry.body.get("lock"):
+            names = self._names_of(entry.action)
+        return events_of(entry, names)
+
+    def _names_of(self, action: int) -> CallNames:
+        """Return the names of the call that opened an action; none if they cannot be looked up now."""
+        with self._guard:
+            names = self._calls.get(action)
+        if names is None:
+            if self._find is None:
+                return CallNames()
+            try:
+                opening = self._find(action)
+            except StoreError as error:
+                logger.warning(
+                    "corpus: the call of action %d cannot be looked up, so its events lack its names: %s", action, error
+                )
+                return CallNames()
+            names = call_names_of(opening) if opening is not None and opening.event in OPENING else CallNames()
+            self._remember(action, names)
+        return names
+
+    def _remember(self, action: int, names: CallNames) -> None:
+        with self._guard:
+            self._calls[action] = names
+            while len(self._calls) > REMEMBERED:
+                self._calls.popitem(last=False)

@@ -16,7 +16,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from callosum import standing, wire
-from callosum.corpus.embedded_log import EmbeddedLog
+from callosum.corpus.follower import EntryLog, Follower
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, NotAPerson, StoreError, StoreUnavailable
 from callosum.gate import spool_records
 from callosum.gate.check import outcome_of
@@ -120,8 +120,10 @@ class LocalGate(Gate):
         self._backlog: deque[bytes] = deque(maxlen=_BACKLOG)
         """Records for which the spool had no room."""
         self._told_of_keys = False
-        self._daily: EmbeddedLog | None = None
-        self._keep_log()
+        self.follower = Follower(Journal(self.store, folder).entry)
+        """Hands on what this gate journals."""
+        keeps_log = settings.corpus_log and not isinstance(self.store, Transient)
+        self._log = EntryLog(self.follower, folder, settings.corpus_size if keeps_log else 0)
 
     def __enter__(self) -> Self:
         return self
@@ -131,7 +133,8 @@ class LocalGate(Gate):
 
     def close(self) -> None:
         """Write the daily log and the copies of files, and close the store's connections. Idempotent."""
-        self._end_log()
+        self.leave_log()
+        self.follower.close()
         if self.operations.writers is not None:
             self.operations.writers.close()
         self.store.close()
@@ -155,22 +158,7 @@ class LocalGate(Gate):
 
         Return a function that starts it again.
         """
-        self._end_log()
-        return self._keep_log
-
-    def _keep_log(self) -> None:
-        """Write what is journalled from now on to the daily log, if the settings and the store want one."""
-        settings = self.settings
-        if self._daily is None and settings.corpus_log and not isinstance(self.store, Transient):
-            state = Path(settings.state)
-            self._daily = EmbeddedLog(Journal(self.store, state).entry, state, size=settings.corpus_size)
-            self.operations.tail = self._daily.take
-
-    def _end_log(self) -> None:
-        daily, self._daily = self._daily, None
-        if daily is not None:
-            self.operations.tail = None
-            daily.close()
+        return self._log.leave()
 
     located = staticmethod(located)
     """Adds what this machine's disk says about a call, since its tools run here."""
@@ -444,14 +432,21 @@ class LocalGate(Gate):
                     answer = self._taken_in(need)
                 elif type(need) is list:
                     answer = self.store.transact(need)
+                    if self.follower.consumers:
+                        self.follower.take(answer)
                 else:
                     try:
-                        (answer,) = self.store.transact((need,))  # type: ignore[arg-type]  # what is left is a Request
+                        answers = self.store.transact((need,))  # type: ignore[arg-type]  # what is left is a Request
+                        (answer,) = answers
                         if type(answer) is not Applied:
                             raise answer
                     except CallosumError as error:
+                        if self.follower.consumers:  # what could not be confirmed is journalled
+                            self.follower.take((error,))
                         need = effects.throw(error)  # it may undo its change, or spool its report
                         continue
+                    if answer.ids and self.follower.consumers:
+                        self.follower.take(answers)
                 need = effects.send(answer)
         except StopIteration as end:
             value: T = end.value

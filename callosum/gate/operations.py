@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -116,8 +116,6 @@ _BEHIND: Final = (
 
 Observer = Callable[[Observation], None]
 """Receives each decision, each outcome and everything else that was journalled. Its exceptions are logged."""
-Tail = Callable[[Sequence[Applied]], object]
-"""Receives each change that the store has written. It must not raise."""
 
 
 _ENDS: Final = frozenset(("SessionEnd", "session_end"))
@@ -163,8 +161,6 @@ class Operations:
         self.take_in = partial(spool_records.take_in, self)
         self.writers: WriteMerger | None = None
         """Compares and merges writes to files of this machine, if the gate does that."""
-        self.tail: Tail | None = None
-        """Receives everything that was journalled, before the observers and with the least overhead."""
         self._secrets = rules.secrets
         self._requester = lru_cache(maxsize=1024, typed=True)(partial(requester_of, secrets=rules.secrets))
         self._classify = RepeatedReads().classify
@@ -228,10 +224,8 @@ class Operations:
             decision = replace(decision, warning=f"{decision.warning or '[Callosum]'} {_BEHIND}", verdict=verdict)
         if here and decision.proceed and self.writers is not None:
             self.writers.begin(facts)
-        if self.tail is not None:
-            self.tail(steps)
         if self.observers:
-            self._tell(
+            self.announce(
                 Event.INTERCEPT,
                 Requester(facts.actor, call.namespace),
                 began,
@@ -523,10 +517,8 @@ class Operations:
         report: Report = applied.change.answer
         if by_id and applied.change.settles:
             requester = Requester(applied.change.settles[0].action.session, namespace)
-        if self.tail is not None:
-            self.tail((applied,))
         if self.observers:
-            self._tell(Event.COMPLETE, requester, began, applied, report=report, outcome=ended, result=kept)
+            self.announce(Event.COMPLETE, requester, began, applied, report=report, outcome=ended, result=kept)
         change = applied.change
         if result and ended is _DONE and report.ok and not report.late and change.settles:
             look = change.settles[0].action
@@ -785,14 +777,9 @@ class Operations:
         return int(ttl * SECOND)
 
     def announce(self, event: Event, requester: Requester, began: float, *steps: Applied, **facts: Any) -> None:
-        """Pass what these steps have journalled to the tail and the observers."""
-        if self.tail is not None:
-            self.tail(steps)
-        if self.observers:
-            self._tell(event, requester, began, *steps, **facts)
-
-    def _tell(self, event: Event, requester: Requester, began: float, *steps: Applied, **facts: Any) -> None:
         """Pass these steps to the observers, if they journalled anything or made a decision or a report."""
+        if not self.observers:
+            return
         entries = tuple([entry for applied in steps for entry in applied.entries()])
         if not entries and not facts:
             return

@@ -178,7 +178,7 @@ class Dispatcher:
         brief: Callable[[BriefRequested], Brief],
         emit: Callable[[CorpusEvent], object],
         changed: Callable[[HookAdapter, str], str],
-        decided: Callable[[Decision], object] = lambda _decision: None,
+        decided: Callable[[Decision, float], object] = lambda *_: None,
         keep: Callable[[LateCall], bool] = lambda _record: False,
         parsed: Callable[[Call], object] = lambda _call: None,
         tell: Callable[[CorpusEvent], object] | None = None,
@@ -329,8 +329,9 @@ class Dispatcher:
         if attempt > 1 or task or parent_task or purpose:
             call = replace(call, attempt=attempt, task_id=task or parent_task or None, purpose=purpose)
         self._parsed(call)
+        began = time.perf_counter()
         decision = yield from self._courses.intercept(call, expiry, here=host is not None)
-        self._decided(decision)
+        self._decided(decision, time.perf_counter() - began)
         inform = (decision.warning or "") if decision.verdict is Verdict.WARN else ""
         if decision.proceed:
             later_inform = "" if adapter.informs_before else inform

@@ -6,8 +6,7 @@ imports another; ``callosum.brain`` creates those that are switched on. Each can
 ============= =============== ==========================================================================
 module        class           job
 ============= =============== ==========================================================================
-execution     Motor           runs a tool under the gate, with attempts and steps; emits ``tool.*``
-safety        Amygdala        emits the gate's decisions
+execution     Motor           runs a tool under the gate, with attempts and steps
 health        Hypothalamus    detects what goes wrong
 scheduler     Brainstem       runs the schedule, watches files, writes weekly digests and topic pages
 episodes      Hippocampus     writes a page for each day of what all sessions did
@@ -18,7 +17,8 @@ learning      BasalGanglia    proposes narrower rules from what people confirm
 parsing       Wernicke        emits the tool calls that a host read out of a model's answer
 ============= =============== ==========================================================================
 
-``models`` (Thalamus) is no module here: hosts report ``llm.*`` events, and a server reads them in transcripts
-(``callosum.hosts.transcripts``). ``search_index`` and ``search_query`` belong to Cortex, ``watched_files``
-to Brainstem, ``machine`` to Hypothalamus.
+What the gate journals becomes ``tool.*`` (Motor's), ``safety.*`` and ``lease.*`` (Amygdala's) in
+``callosum.corpus.follower``. ``models`` (Thalamus) is no module here: hosts report ``llm.*`` events, and a server reads
+them in transcripts (``callosum.hosts.transcripts``). ``search_index`` and ``search_query`` belong to Cortex,
+``watched_files`` to Brainstem, ``machine`` to Hypothalamus.
 """

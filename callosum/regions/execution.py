@@ -1,4 +1,4 @@
-"""Motor: runs a tool under the gate with attempts and steps, and emits an event for every call.
+"""Motor: runs a tool under the gate with attempts and steps, and emits an event for each of them.
 
 A **task** is one guarded run of a tool. Its life on the corpus::
 
@@ -36,15 +36,11 @@ from callosum.corpus.events import (
     TaskStarted,
     TaskStepCompleted,
     TaskStopped,
-    ToolCalled,
-    ToolCompleted,
-    ToolFailed,
 )
-from callosum.corpus.opening_calls import OpeningCalls
 from callosum.errors import Blocked, CallosumError, ConfigError, GateUnavailable
 from callosum.gate import Gate
 from callosum.guards import guard, outcome_of_error
-from callosum.model import Call, Decision, Entry, Observation, Outcome
+from callosum.model import Call, Decision, Outcome
 from callosum.redact import redact_text
 
 _LONGEST: Final = 500
@@ -104,34 +100,13 @@ class Task:
 
 
 class Motor:
-    """Run tools under ``gate``, and emit ``tool.*`` for what the gate has journalled.
+    """Run tools under ``gate``. Its events ``tool.*`` are derived from what the gate journals."""
 
-    If a host runs its tools itself, use Motor only for the events: ``gate.add_observer(Motor(corpus).observe)``.
-    """
-
-    def __init__(self, corpus: Corpus, gate: Gate | None = None, *, calls: OpeningCalls | None = None) -> None:
-        """Create the region.
-
-        ``calls`` knows the calls of earlier actions. Without it, only calls that this object has seen are known.
-        """
+    def __init__(self, corpus: Corpus, gate: Gate | None = None) -> None:
         self._corpus = corpus
         self._gate = gate
-        self._calls = calls or OpeningCalls()
         self._tasks: dict[str, Task] = {}
         self._guard = threading.RLock()
-
-    # --- events --------------------------------------------------------------------------------------
-
-    def observe(self, observation: Observation) -> None:
-        """Emit the events of an observation."""
-        for entry in observation.entries:
-            self.take(entry)
-
-    def take(self, entry: Entry) -> None:
-        """Emit the events of one journal entry; the event of a report names its task and attempt."""
-        for event in self._calls.events_of(entry):
-            if isinstance(event, ToolCalled | ToolCompleted | ToolFailed):
-                self._corpus.emit_journalled(event)
 
     # --- running -------------------------------------------------------------------------------------
 

@@ -68,8 +68,8 @@ class Health(Struct, frozen=True, rename="camel"):
     """``GET /health``. ``status`` is ``ok``, or ``stopping`` or ``unavailable`` (with 503); ``uptime`` is in seconds.
 
     ``pool`` describes the connections to a store that is reached over a network. ``fields`` lists the optional fields
-    of a call, a report or a lease request; any other field is refused. ``hostApprovals`` is present and true if a
-    host's approval counts. If a token is required, a client without one gets only the ``status``.
+    of a call, a report or a lease request. ``hostApprovals`` is present and true if a host's approval counts.
+    ``behind`` says what fails or lags behind the journal. If a token is required, a client without one gets ``status``.
     """
 
     status: str
@@ -80,6 +80,7 @@ class Health(Struct, frozen=True, rename="camel"):
     pool: Pool | UnsetType = UNSET
     fields: tuple[str, ...] | UnsetType = UNSET
     host_approvals: bool | UnsetType = UNSET
+    behind: list[str] | UnsetType = UNSET
 
 
 class ConsoleAddress(Struct, frozen=True):
@@ -173,7 +174,7 @@ class Service:
     # --- Endpoints with steps of their own, listed in ``ENDPOINTS`` --------------------------------
 
     async def intercept(self, request: HttpRequest) -> HttpAnswer:
-        arrived = self.served.arrivals.arrived()
+        began, arrived = time.perf_counter(), self.served.arrivals.arrived()
         body = await request.body()
         self.served.admit()
         await self.served.take_in()
@@ -196,7 +197,7 @@ class Service:
                 left.cancel()
         else:
             decision = await self.served.drive(self.operations.intercept(call, expiry, here=here), size=size)
-        self.served.decided(decision)
+        self.served.decided(decision, time.perf_counter() - began)
         self.stream.wake()
         return HttpAnswer(wire.encode(decision))
 
@@ -281,8 +282,7 @@ class Service:
 
     async def health(self, request: HttpRequest) -> HttpAnswer:
         status, code, store = ("stopping", 503, "ok") if self.served.leaving else ("ok", 200, "ok")
-        fault = await self._health.fault(self.served.read)
-        if fault:
+        if fault := await self._health.fault(self.served.read):
             status, code, store = "unavailable", 503, fault
         if request.scope.get("callosum.stranger"):
             return _json(Health(status), code)
@@ -295,6 +295,7 @@ class Service:
             self.store.pool() if isinstance(self.store, Pooled) else UNSET,
             wire.FIELDS,
             self.operations.settings.host_approvals or UNSET,
+            self.served.gate.follower.behind() or UNSET,
         )
         return _json(found, code)
 
@@ -310,6 +311,7 @@ class Service:
 
     async def show_metrics(self, _request: HttpRequest) -> HttpAnswer:
         """Return the server's figures in Prometheus's text format."""
+        await self.served.read(partial(self.served.gate.follower.flush, 1.0))
         return HttpAnswer(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

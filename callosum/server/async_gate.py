@@ -48,13 +48,19 @@ T = TypeVar("T")
 class ServedGate:
     """Run a ``LocalGate``'s operations on the running event loop, with their transactions in groups.
 
-    ``told`` is called when the store notifies this server of another process's change.
+    ``told`` is called when the store notifies this server of another process's change, ``counted`` with each decision
+    and the seconds that it took.
     """
 
-    def __init__(self, gate: LocalGate, told: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        gate: LocalGate,
+        told: Callable[[], object] = lambda: None,
+        counted: Callable[[Decision, float], object] = lambda *_: None,
+    ) -> None:
         self.gate = gate
         self.operations = gate.operations
-        self.writer = Writer(gate.store)
+        self.writer = Writer(gate.store, gate.follower.take)
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(4, "callosum-reader")
         self._upkeep: asyncio.Future[None] | None = None
@@ -63,6 +69,7 @@ class ServedGate:
         self.arrivals = ArrivalClock(self._loop)
         self.queues = WaitQueues(gate.store, told)
         self._taking: asyncio.Future[int] | None = None
+        self._counted = counted
         self.decisions = 0
         self.turned_away = 0
 
@@ -186,9 +193,10 @@ class ServedGate:
 
         done.add_done_callback(tell)
 
-    def decided(self, decision: Decision) -> None:
-        """Count a decision, and let the store be tended from time to time."""
+    def decided(self, decision: Decision, took: float) -> None:
+        """Count a decision that took so many seconds, and let the store be tended from time to time."""
         self.decisions += 1
+        self._counted(decision, took)
         if decision.id % UPKEEP_EVERY == 0 and (self._upkeep is None or self._upkeep.done()):
             self._upkeep = self._loop.run_in_executor(self._threads, self.gate.upkeep)
 

@@ -9,12 +9,14 @@ from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from callosum.model import Event, Observation, Verdict
+from callosum.model import Decision, Event, Verdict
 from callosum.stores.base import Pool
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+    from callosum.corpus.follower import Batch
 
 _BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
@@ -31,7 +33,7 @@ class DecisionTimes(NamedTuple):
 
 
 class Metrics:
-    """Counts decisions, outcomes and refusals. ``observe`` is an observer of the gate.
+    """Counts decisions, outcomes and refusals.
 
     ``pool`` returns the figures of the store's connections, if it has any. Other metrics in ``registry`` are shown too.
     """
@@ -55,17 +57,19 @@ class Metrics:
         registry.register(self)  # it collects, and needs nothing else of a collector
         return registry
 
-    def observe(self, seen: Observation) -> None:
-        """Count a decision or an outcome."""
-        decision = seen.decision
-        if decision is not None:
-            self._decisions[decision.tier, decision.verdict] += 1
-            for conflict in decision.conflicts:
-                self._conflicts[conflict.kind.value] += 1
-            self._buckets[bisect_left(_BOUNDS, seen.took)] += 1
-            self._seconds += seen.took
-        elif seen.event is Event.COMPLETE and seen.outcome is not None:
-            self._outcomes[seen.outcome.value] += 1
+    def decided(self, decision: Decision, took: float) -> None:
+        """Count a decision that took so many seconds."""
+        self._decisions[decision.tier, decision.verdict] += 1
+        for conflict in decision.conflicts:
+            self._conflicts[conflict.kind.value] += 1
+        self._buckets[bisect_left(_BOUNDS, took)] += 1
+        self._seconds += took
+
+    def take(self, batch: Batch) -> None:
+        """Count the outcomes among journal entries."""
+        for entry, _ in batch:
+            if entry.event is Event.COMPLETE and entry.outcome is not None:
+                self._outcomes[entry.outcome.value] += 1
 
     def refused(self, reason: str) -> None:
         """Count a request that was refused because of its sender."""

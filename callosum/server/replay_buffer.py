@@ -20,8 +20,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from callosum.corpus.entry_events import OpeningCalls
 from callosum.corpus.events import CorpusEvent, encode
-from callosum.corpus.opening_calls import OpeningCalls
 from callosum.model import Entry
 from callosum.wire import BadRequest
 

@@ -255,9 +255,9 @@ async def serve_gate(
     """
     gate = brain.gate
     stream = Stream(gate.store, gate.settings.state)
-    served = ServedGate(gate, stream.wake)
     metrics = Metrics(lambda: _gauges(served, stream), gate.store.pool if isinstance(gate.store, Pooled) else None)
-    unobserve = gate.add_observer(metrics.observe)
+    served = ServedGate(gate, stream.wake, metrics.decided)
+    leave = gate.follower.join("metrics", metrics.take)
     # the stream reads the journal's events by itself
     unpublish = brain.corpus.on(
         CorpusEvent, lambda event: stream.publish((event,)) if type(event) not in JOURNALLED else None, ahead=True
@@ -335,7 +335,7 @@ async def serve_gate(
         await stream.close()
         await served.close()
         unpublish()
-        unobserve()
+        await asyncio.to_thread(leave)
 
 
 async def _start(brain: Brain) -> None:

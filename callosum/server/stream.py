@@ -39,8 +39,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
 
+from callosum.corpus.entry_events import OpeningCalls
 from callosum.corpus.events import CorpusEvent, select
-from callosum.corpus.opening_calls import OpeningCalls
 from callosum.errors import StoreError
 from callosum.journal import FOLDER, Journal, entry_at
 from callosum.model import Entry

@@ -58,11 +58,13 @@ _Asked = tuple[Request, Result]
 class Writer:
     """Hands requests to the store in batches. Use it from one event loop.
 
-    ``committed`` counts transactions and ``requests`` what was in them.
+    ``tail`` receives the answers of each transaction. ``committed`` counts transactions and ``requests`` what was in
+    them.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, tail: Callable[[Sequence[Answer]], object] = lambda _: None) -> None:
         self._store = store
+        self._tail = tail
         self._prompt: NonBlocking | None = store if isinstance(store, NonBlocking) else None
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[_Asked, float]] = deque()  # with the arrival time of each
@@ -161,6 +163,7 @@ class Writer:
     def _settle(self, batch: list[_Asked], answers: Sequence[Answer], seq: int) -> None:
         self.committed += 1
         self.requests += len(batch)
+        self._tail(answers)
         if not self._tending and self._prompt is not None:
             self._tending = True
             self._loop.call_later(TEND_EVERY, self._tend, self._prompt)

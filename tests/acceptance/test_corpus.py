@@ -247,7 +247,7 @@ def test_gate_without_its_closed_brain_works_as_before(tmp_path: Path) -> None:
         assert gate.operations.observers == ()
         assert brain.start() is brain
         assert gate.intercept(send("mira", "hello")).proceed
-    assert not [thread for thread in threading.enumerate() if thread.name == "callosum-feed"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "callosum-corpus"]
 
 
 def test_two_brains_on_one_gate_do_not_get_in_each_other_s_way(tmp_path: Path) -> None:

@@ -228,8 +228,8 @@ def test_a_process_that_ends_loses_nothing(tmp_path: Path, how: str) -> None:
         atexit._clear()
         atexit.register(lambda: [corpus.emit(TaskStopped(f"late {{n}}", "x")) for n in range(3)])
         atexit.register(lambda: corpus.emit(LlmToken("late")))
-        from callosum.corpus import daily_log as log_module
-        atexit.register(log_module._finish_all)
+        from callosum.corpus import worker
+        atexit.register(worker._finish_all)
     log = DailyLog(corpus, folder, every=3600)
     for number in range(3000):
         corpus.emit(TaskStopped(str(number), "x"))
@@ -282,7 +282,7 @@ def test_fork_during_a_write_loses_and_repeats_no_line(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
         corpus.emit(TaskStopped("child", "x"))
-        assert log._thread.is_alive()
+        assert log._job.worker.thread.is_alive()
         forked.set()
         corpus.emit(TaskStopped("child, again", "x"))
         sys.stdin.read()

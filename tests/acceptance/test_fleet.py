@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 
 from callosum.client import CallosumClient
-from callosum.corpus.opening_calls import OpeningCalls
+from callosum.corpus.entry_events import OpeningCalls
 from callosum.gate import LocalGate
 from callosum.model import Call
 from callosum.server.replay_buffer import id_of, items_of

@@ -124,7 +124,7 @@ def outputs_by_name(tmp_path_factory: pytest.TempPathFactory) -> Shown:
             briefs[name] = f"{other.send('SessionStart', source='compact')}\n{fresh}"
             for event in ClaudeCodeTranscript().read(_transcript(text)):
                 brain.corpus.emit(event)
-        assert brain.feed.flush(30)
+        assert brain.gate.follower.flush(30)
         entries = gate.store.entries(limit=100_000)
         day, week = DayPage(day_of(entries[-1].seq)), WeekPage(monday_of(day_of(entries[-1].seq)))
         topics = [TopicPage(f"file:/r/{number}.py") for number in range(len(SPEAKING))]

@@ -11,7 +11,7 @@ from typing import Final
 
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import OutcomeRecorded, PreferenceLearned, SchedulerTick
-from callosum.model import SECOND, Kind, Observation
+from callosum.model import SECOND, Entry, Kind
 from callosum.policy.sentence import name
 from callosum.regions.learning.counts import LEAST, EndingCount, convinces, covered, joined, learnable
 from callosum.regions.learning.endings import Ending, EndingTracker
@@ -25,7 +25,7 @@ _LAG: Final = 5 * SECOND
 class BasalGanglia:
     """Emit how warned, confirmed, asked and blocked calls of this process ended, and which stops are always confirmed.
 
-    It receives the gate's observations (``observe``), and emits:
+    It receives the gate's journal entries (``take``), and emits:
 
     * ``outcome.recorded`` once a call has ended. Its ``type`` is ``warned.X``, ``confirmed.X``, ``waited.X`` or
       ``approved.X`` with X one of done, failed, cancelled, unknown; or ``heeded``, ``approved.unused``, ``denied``,
@@ -67,12 +67,11 @@ class BasalGanglia:
         self._off()
         self._keep()
 
-    def observe(self, observation: Observation) -> None:
-        """Take an observation of the gate."""
-        for entry in observation.entries:
-            with self._guard:
-                endings = self._endings.feed(entry)
-            self._tell(endings)
+    def take(self, entry: Entry) -> None:
+        """Take the next entry of the journal."""
+        with self._guard:
+            endings = self._endings.feed(entry)
+        self._tell(endings)
 
     def sweep(self) -> int:
         """Emit the endings that time has brought; return their number."""

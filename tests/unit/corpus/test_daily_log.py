@@ -888,18 +888,15 @@ def test_log_thread_writes_on_its_own_and_then_sleeps(
     corpus: Corpus, folder: Path, clock: Clock, written: Written
 ) -> None:
     with DailyLog(corpus, folder, every=0.01, now=clock) as log:
-        assert log._thread is None, "it starts with the first event"
+        assert log._job.worker.thread is None, "it starts with the first event"
         assert not folder.exists()
         for number in range(3):
             written.seen.clear()
             corpus.emit(TaskStopped(f"t{number}", "x", at=NOON))
             assert written.seen.wait(30)
-        thread = log._thread
-        assert thread is not None
-        assert thread.daemon
         corpus.emit(LlmToken("x", at=NOON))
         log.close()
-        assert not thread.is_alive()
+        assert log._job.worker.thread is None
         log.close()
     corpus.emit(TaskStopped("late", "x", at=NOON))
     assert [one.get("taskId") for one in payloads(folder)] == ["t0", "t1", "t2", None]

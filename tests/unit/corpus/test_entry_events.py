@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from callosum.corpus.entry_events import events_of
+from callosum.corpus.entry_events import OpeningCalls, events_of
 from callosum.corpus.events import CorpusEvent, ToolCompleted, encode
-from callosum.corpus.opening_calls import OpeningCalls
 from callosum.errors import StoreUnavailable
 from callosum.model import SECOND, Conflict, Entry, Event, Key, Kind, Mode, Outcome, State, Verdict
 from tests.support.world import World

@@ -1,4 +1,4 @@
-"""Motor and Amygdala: tasks under the gate, and the events of every call."""
+"""Motor: tasks under the gate, and the events of every call."""
 
 import threading
 from collections.abc import Iterator
@@ -8,32 +8,32 @@ from typing import Any
 import pytest
 
 from callosum.corpus.bus import Corpus
+from callosum.corpus.entry_events import OpeningCalls
 from callosum.corpus.events import CorpusEvent
 from callosum.errors import Blocked, ConfigError, GateUnavailable, StoreUnavailable
 from callosum.model import Call, Observation
 from callosum.regions.execution import Motor, Stopped, Task
-from callosum.regions.safety import Amygdala
 from tests.support.world import World, gate_time
 
 CALL = Call("mira", "act1", {"on": "plan"}, session="chat")
 
 
 class TaskGate:
-    """A gate, a corpus with Motor and Amygdala, and all emitted events."""
+    """A gate, a corpus with Motor, and all emitted events."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World(folder)
         self.corpus = Corpus()
         self.motor = Motor(self.corpus, self.world.gate)
-        self.amygdala = Amygdala(self.corpus)
+        self.calls = OpeningCalls()
         self.world.gate.add_observer(self._observe)
         self.told: list[CorpusEvent] = []
         self.corpus.on(CorpusEvent, self.told.append)
 
     def _observe(self, seen: Observation) -> None:
         for entry in seen.entries:
-            self.motor.take(entry)
-            self.amygdala.take(entry)
+            for event in self.calls.events_of(entry):
+                self.corpus.emit(event)
 
     def names(self) -> list[str]:
         return [event.dotted for event in self.told]

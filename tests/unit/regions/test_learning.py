@@ -602,7 +602,11 @@ class Listening:
         self.region = BasalGanglia(self.corpus, now=stage.world.clock, **more)
         self.corpus.on("outcome.*", lambda _, event: self.events.append(event))
         self.corpus.on("preference.*", lambda _, event: self.events.append(event))
-        stage.gate.add_observer(self.region.observe)
+        stage.gate.add_observer(self._observe)
+
+    def _observe(self, seen: Observation) -> None:
+        for entry in seen.entries:
+            self.region.take(entry)
 
     def outcomes(self) -> list[OutcomeRecorded]:
         return [event for event in self.events if isinstance(event, OutcomeRecorded)]
@@ -769,8 +773,7 @@ def test_only_one_thread_at_a_time_follows_the_entries(guard: Any, most: int) ->
     crowded = region._endings = _Crowded()
     region._guard = guard
     entry = next(_confirmations("recent", 1))
-    seen = Observation(Event.INTERCEPT, "mira", "default", 0.0, (entry,))
-    all_at_once([partial(region.observe, seen)] * 2)
+    all_at_once([partial(region.take, entry)] * 2)
     assert crowded.most_inside == most
 
 
@@ -784,10 +787,10 @@ def test_threads_lose_nothing() -> None:
         for number, one in enumerate(_confirmations("recent", 100)):
             place = 10_000 * mine + number + 1
             entry = replace(one, session=f"s{mine}", seq=place, action=place if one.action else 0)
-            region.observe(Observation(Event.INTERCEPT, entry.session, "default", 0.0, (entry,)))
+            region.take(entry)
             if entry.action:
                 done = replace(entry, event=Event.COMPLETE, verdict=None, outcome=Outcome.DONE)
-                region.observe(Observation(Event.COMPLETE, entry.session, "default", 0.0, (done,)))
+                region.take(done)
 
     all_at_once([partial(work, number) for number in range(4)])
     assert seen == ["confirmed.done"] * 400
