@@ -194,14 +194,11 @@ def _beside(view: View, items: tuple[Evidence, ...], facts: CallFacts, purpose: 
         return []
     bodies = view.bodies(sorted(action.id for _, _, action, _ in ranked))
     related: list[Beside] = []
-    for rank, _, action, keys in sorted(ranked, key=itemgetter(0, 1)):
-        if (body := bodies.get(action.id)) is None:
-            continue
-        summary, asked = summary_and_purpose(body, keys[0])
+    for rank, _, action, (key, *_) in sorted(ranked, key=itemgetter(0, 1)):
+        summary, asked = summary_and_purpose(bodies.get(action.id, b""), key)
         if summary and (rank < _ELSEWHERE or asked == purpose):
-            related.append(
-                Beside(action.tool, "" if keys[0] in call_keys else keys[0], (now - action.started) / SECOND, summary)
-            )
+            age = (now - action.started) / SECOND
+            related.append(Beside(action.tool, "" if key in call_keys else key, age, summary))
             if len(related) == RELATED:
                 break
     return related

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -33,27 +33,29 @@ DETAILS: Final = 600
 _NTH: Final = ("first", "second", "third", "fourth")
 """Attempts to replace a changed file unread; the last of them goes through."""
 
-_WHAT: Final = {
-    Kind.HELD: "{who} has an active action on {key}",
-    Kind.RECENT: "{who} acted on {key} {ago} ({tool})",
-    Kind.DUPLICATE: "{who} already did the same on {key} {ago} ({tool})",
-    Kind.STALE: "{who} changed {key} {ago} ({tool}), and this session has not read it since",
-    Kind.OPPOSED: "{who} decided the opposite about {key} {ago} ({tool})",
-    Kind.UNKNOWN: "{who} began an action on {key} {ago} ({tool}) and never reported its outcome: "
+_WHAT: Final[Mapping[tuple[Kind, str], str]] = {
+    (Kind.HELD, ""): "{who} has an active action on {key}",
+    (Kind.HELD, State.QUEUED): "{who} is already waiting for {key}",
+    (Kind.RECENT, ""): "{who} acted on {key} {ago} ({tool})",
+    (Kind.RECENT, "now"): "{who} is acting on {key} now ({tool}, began {ago})",
+    (Kind.DUPLICATE, ""): "{who} already did the same on {key} {ago} ({tool})",
+    (Kind.DUPLICATE, "now"): "{who} is doing the same on {key} now ({tool}, began {ago})",
+    (Kind.DUPLICATE, State.UNKNOWN): "{who} may have done the same on {key} {ago} ({tool}), "
+    "but never reported its outcome",
+    (Kind.STALE, ""): "{who} changed {key} {ago} ({tool}), and this session has not read it since",
+    (Kind.STALE, "now"): "{who} is changing {key} now ({tool}, began {ago})",
+    (Kind.OPPOSED, ""): "{who} decided the opposite about {key} {ago} ({tool})",
+    (Kind.OPPOSED, "now"): "{who} is deciding the opposite about {key} now ({tool}, began {ago})",
+    (Kind.UNKNOWN, ""): "{who} began an action on {key} {ago} ({tool}) and never reported its outcome: "
     "it may or may not have happened",
 }
-_RUNNING: Final = {
-    Kind.RECENT: "{who} is acting on {key} now ({tool}, began {ago})",
-    Kind.DUPLICATE: "{who} is doing the same on {key} now ({tool}, began {ago})",
-    Kind.STALE: "{who} is changing {key} now ({tool}, began {ago})",
-    Kind.OPPOSED: "{who} is deciding the opposite about {key} now ({tool}, began {ago})",
-}
-"""Clauses about an action that has not ended. They claim nothing that has not happened yet."""
-_PERHAPS: Final = "{who} may have done the same on {key} {ago} ({tool}), but never reported its outcome"
+"""Clauses by kind, and by what has become of the other action: running ("now"), its state, or anything else ("").
+
+Those about a running action claim nothing that has not happened yet.
+"""
 _OPPOSED: Final = "{who} already {of.decided} {key} {ago} ({tool}){what}"
 _OPPOSED_NOW: Final = "{who} {of.decided} {key} now ({tool}, began {ago}){what}"
 _OPPOSED_LOST: Final = "{who} perhaps already {of.decided} {key} {ago} ({tool}){what}, but never reported its outcome"
-_QUEUED: Final = "{who} is already waiting for {key}"
 
 _NEXT: Final = {
     (Verdict.WARN, Kind.HELD): "Check its result before you build on yours.",
@@ -197,11 +199,7 @@ def describe(conflict: Conflict, share: int = 1, actor: str = "") -> str:
     Names and keys take one ``share``-th of their usual room.
     """
     kind, lost = conflict.kind, conflict.state is State.UNKNOWN
-    form = _RUNNING.get(kind, _WHAT[kind]) if conflict.running else _WHAT[kind]
-    if kind is Kind.DUPLICATE and lost:
-        form = _PERHAPS
-    if kind is Kind.HELD and conflict.state is State.QUEUED:
-        form = _QUEUED
+    form = _WHAT.get((kind, "now" if conflict.running else conflict.state), _WHAT[kind, ""])
     if kind is Kind.OPPOSED and conflict.decided and conflict.decides:
         form = _OPPOSED_NOW if conflict.running else _OPPOSED_LOST if lost else _OPPOSED
         form += "; this call {of.decides} it"
