@@ -204,7 +204,7 @@ def _weigh(facts: CallFacts, view: View) -> Change:
     held = [item for item, verdict in cells if item.kind is Kind.HELD and verdict is not Verdict.ALLOW]
     note = ""
     if held and facts.waits:
-        if not any(item.action.session in view.wanted for item in held):
+        if not _deadlocks(held, view):
             return queue(facts, view, takes_up=left is not None)
         note = "Waiting was refused: the other session waits for something that this session holds. Finish that first."
     shown, more = to_show(facts, view, cells, prepared)
@@ -261,6 +261,11 @@ def _required(classification: Classification, verdict: Verdict) -> str:
 
 
 # --- How a decision ends ----------------------------------------------------------------------
+
+
+def _deadlocks(held: list[Evidence], view: View) -> bool:
+    """Return True if a holder waits for something that this session holds."""
+    return any(item.action.session in view.wanted for item in held)
 
 
 def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Change:
