@@ -130,7 +130,8 @@ class _Targets:
                 made += [Key(keys.fit(f"{head}:{keys.clean(value).lower()}/"), READ) for value in values]
         if not made and head and self.verb not in lex.SEARCHES:
             made = self.keys(head, found.names, READ)
-            made = (self.placed(made) if found.held else made) or self.keys(name.nouns[0], self.titles(), READ)
+            made = self.placed(made) if found.held else made
+            made = made or (self.keys(name.nouns[0], self.titles(), READ) if self.shape.titled else made)
         if not made and found.repo and (not head or head == "repo"):
             made.append(Key(keys.fit("repo:" + found.where), READ))
         if not made:

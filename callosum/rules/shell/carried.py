@@ -32,6 +32,7 @@ def _carried(run: Run, argv: list[str], command: Command) -> None:
     """
     if run.tier == 4 or run.depth > 4 or not programs.TEXT_PROGRAMS.isdisjoint(argv[:4]):
         return
+    programs_seen = 0
     for at, word in enumerate(argv[1:64], 1):
         option, equals, value = word.partition("=")
         if not programs.TEXT_OPTIONS.isdisjoint((argv[at - 1].partition("=")[0], option)):
@@ -44,7 +45,10 @@ def _carried(run: Run, argv: list[str], command: Command) -> None:
                 return
             inside = " ; ".join(_QUOTED.findall(text, 0, 8192))
             ways = [partial(run.within, text), partial(run.within, inside), partial(data.statement, run, text)]
-        elif argv[at - 1] == "--" or word in programs.CARRIED_PROGRAMS:
+        elif argv[at - 1] == "--" and "--" not in argv[: at - 1]:
+            ways = [partial(run.inner, argv[at:], command)]
+        elif word in programs.CARRIED_PROGRAMS and programs_seen < _PROGRAMS:
+            programs_seen += 1
             ways = [partial(run.inner, argv[at:], command)]
         for way in ways:
             with run.apart():
@@ -56,6 +60,8 @@ def _carried(run: Run, argv: list[str], command: Command) -> None:
                 return
 
 
+_PROGRAMS: Final = 8
+"""Number of programs among the arguments of one command that are judged: each is read to the command's end."""
 _SCRIPT: Final = re.compile(r"[\w./~-]{1,256}\.\w{1,5}")
 _QUOTED: Final = re.compile(r"\"([^\"]{2,512})\"")
 _MODELS: Final = re.compile(
