@@ -57,7 +57,8 @@ class Hooked:
                     continue
                 assert not isinstance(need, Sleep | TakenIn | list), "no hook waits, and nothing is spooled"
                 try:
-                    (answer,) = self.gate.store.transact((need,))
+                    (answer,) = answers = self.gate.store.transact((need,))
+                    self.gate.follower.take(answers)
                     if isinstance(answer, Exception):
                         raise answer
                 except CallosumError as error:

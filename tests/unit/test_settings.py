@@ -319,7 +319,7 @@ def test_regions_are_switched_and_configured_by_settings(home: dict[str, str], c
 def test_every_region_can_be_switched_off() -> None:
     folder = Path(callosum.regions.__file__).parent
     there = {module.name for module in pkgutil.iter_modules([str(folder)]) if not module.name.startswith("_")}
-    assert set(settings.REGIONS) - {"models"} <= there  # models: the transcripts, which are read elsewhere
+    assert set(settings.REGIONS) - {"models", "safety"} <= there  # transcripts and decisions are read elsewhere
 
 
 def test_settings_passed_to_a_gate_have_absolute_paths(tmp_path: Path) -> None:
