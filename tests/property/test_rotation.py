@@ -141,7 +141,8 @@ def matters(view: KeyView, horizon: int) -> Any:
         for one in shown
         if dated(one) >= horizon or 0 < looked < max(one.started, one.ended) or one in view.stale
     }
-    return looked, changes, [one.id for one in view.live], view.mark.notified
+    # Without a change there is nothing to compare a look with, and the view does not load the session's own write.
+    return looked if changes else 0, changes, [one.id for one in view.live], view.mark.notified
 
 
 def run(steps: list[tuple[Any, ...]], make: Callable[[ManualClock], Store]) -> None:

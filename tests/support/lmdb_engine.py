@@ -174,7 +174,10 @@ class LmdbEngine:
         self._path: Path | None = path.resolve()
         with _opening:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.env, users = _open.get(self._path) or (lmdb.open(str(path), map_size=_ROOM, max_dbs=2), 0)
+            self.env, users = _open.get(self._path) or (
+                lmdb.open(str(path), map_size=_ROOM, max_dbs=2, max_readers=1024),
+                0,
+            )
             _open[self._path] = self.env, users + 1
         self.databases = [self.env.open_db(name) for name in (b"record", b"journal")]
         self.writing = _writing.setdefault(self._path, threading.Lock())
