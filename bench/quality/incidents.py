@@ -46,10 +46,12 @@ def play(scenario: Scenario) -> str:
                 keys = ", ".join(decision.context_keys) or "none"
                 return f"{here} was not told: tier {decision.tier}, {decision.verdict.value}, keys {keys}"
             continue
+        if step.expect == "repeated":  # a call says `proceed` once: its repeat is told the first answer
+            if not decision.repeated or decision.conflicts:
+                return f"{here} did not get its earlier answer"
+            continue
         if not decision.proceed:
             return f"{here} was stopped: {decision.verdict.value}, {kinds}"
-        if step.expect == "repeated" and not decision.repeated:
-            return f"{here} did not get its earlier answer"
         if step.outcome and not decision.repeated:
             failed = step.outcome.startswith("error:")
             result = {"error": step.outcome[6:]} if failed else step.result
