@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from callosum.rules import lexicon as lex
 from callosum.rules.name import singular
-from callosum.rules.shell import data, programs, verbs
+from callosum.rules.shell import data, programs, table, verbs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,9 +43,12 @@ def _carried(run: Run, argv: list[str], command: Command) -> None:
             if _MODELS.search(text, 0, 8192):
                 run.note(4, "its code deletes what a database holds")
                 return
-            inside = " ; ".join(_QUOTED.findall(text, 0, 8192))
-            ways = [partial(run.within, text), partial(run.within, inside), partial(data.statement, run, text)]
+            runs = argv[at - 1] in programs.LINE_OPTIONS or option in programs.LINE_OPTIONS
+            inside = [one for one in (text, *_QUOTED.findall(text, 0, 8192)) if runs or _begins_with_a_program(one)]
+            ways = [partial(run.within, " ; ".join(inside)), partial(data.statement, run, text)]
         elif argv[at - 1] == "--" and "--" not in argv[: at - 1]:
+            if not _begins_with_a_program(word) and all(one[:1] == "-" for one in argv[at + 1 :]):
+                continue  # a word alone is a name: ``cargo test -- drop_table``
             ways = [partial(run.inner, argv[at:], command)]
         elif word in programs.CARRIED_PROGRAMS and programs_seen < _PROGRAMS:
             programs_seen += 1
@@ -58,6 +61,19 @@ def _carried(run: Run, argv: list[str], command: Command) -> None:
             if grave:
                 way()
                 return
+
+
+def _begins_with_a_program(text: str) -> bool:
+    """Return True if the first word of a text is a program that is known: what people write to each other is none."""
+    word = text.lstrip(" \t({").partition(" ")[0]
+    program = word.rsplit("/", 1)[-1].lower()
+    return (
+        program in programs.HANDLERS
+        or program in programs.SILENT
+        or program in programs.CARRIED_PROGRAMS
+        or "=" in program
+        or program in table.TABLE
+    )
 
 
 _PROGRAMS: Final = 8

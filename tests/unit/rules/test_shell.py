@@ -379,3 +379,13 @@ def test_high_tier_call_with_only_read_keys_is_a_gap() -> None:
 def test_line_too_long_to_parse_counts_as_3_and_its_beginning_can_raise_it(line: str, tier: int) -> None:
     assert judge("rm -rf ~").tier == 4
     assert judge(line.format("x" * 131_072)).tier == tier
+
+
+@pytest.mark.parametrize(("grave", "harmless"), [
+    ("acme run 'rm -rf /srv'", "acme say 'please run rm -rf /srv'"), ("acme -c 'spawn rm -rf /srv'", "claude -p 'spawn rm -rf /srv'"),
+    ("acme x -- rm -rf /srv", "cargo test -- drop_table --nocapture"), ("lxc exec web -- dropdb prod", "tox -- tests/drop_table"),
+    ("acme db 'DROP TABLE users'", "llm 'explain: DROP TABLE users'"), ("./wipe_db.sh", "./wipe_tmp.sh"),
+])  # fmt: skip
+def test_what_a_program_carries_counts_where_it_is_a_command(grave: str, harmless: str) -> None:
+    assert judge(grave).tier >= 3
+    assert judge(harmless).tier < 3
