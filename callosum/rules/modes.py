@@ -27,7 +27,7 @@ def flags(names: tuple[str, ...]) -> Flags:
     """Return those of some params that can be flags, each with its plain spelling."""
     known = lex.DRY_RUN_PARAMS.union(*groups.GRAVE_FLAGS.values())
     plain = [(name, re.sub("[_-]", "", name).lower()) for name in names if type(name) is str and len(name) < 64]
-    return tuple(one for one in plain if one[1] in known)
+    return tuple(pair for pair in plain if pair[1] in known)
 
 
 def _flag(params: Mapping[str, Any], found_flags: Flags, verb: str, head: str) -> tuple[int, str] | None:
@@ -47,14 +47,14 @@ def _flag(params: Mapping[str, Any], found_flags: Flags, verb: str, head: str) -
 
 
 def _runs_what_is_grave(call: Call, params: Mapping[str, Any], name: Name) -> bool:
-    """Tell whether a param of a tool that runs things holds a command line, or code, of tier 4."""
+    """Return True if a param of a tool that runs things holds a command line, or code, of tier 4."""
     store = "" if lex.STORE_NOUNS.isdisjoint(name.words) else "redis-cli "
     runner = not lex.EXECUTOR_WORDS.isdisjoint(name.words)
     for param, value in islice(params.items(), 16):
         if param not in lex.EXECUTOR_PARAMS and (not runner or param in lex.TEXT_PARAMS):
             continue
         words = value[:64] if isinstance(value, (list, tuple)) else [value]
-        text = " ".join([one for one in words if type(one) is str])[:8192]
+        text = " ".join([word for word in words if type(word) is str])[:8192]
         for line in (store + text, shlex.join(("python3", "-c", text))) if text.strip() else ():
             if shell.judge(line, call.cwd, home=call.home).tier == 4:
                 return True

@@ -44,10 +44,10 @@ def _carried(run: Run, argv: list[str], command: Command) -> None:
                 run.note(4, "its code deletes what a database holds")
                 return
             runs = argv[at - 1] in programs.LINE_OPTIONS or option in programs.LINE_OPTIONS
-            inside = [one for one in (text, *_QUOTED.findall(text, 0, 8192)) if runs or _begins_with_a_program(one)]
+            inside = [line for line in (text, *_QUOTED.findall(text, 0, 8192)) if runs or _begins_with_a_program(line)]
             ways = [partial(run.within, " ; ".join(inside)), partial(data.statement, run, text)]
         elif argv[at - 1] == "--" and "--" not in argv[: at - 1]:
-            if not _begins_with_a_program(word) and all(one[:1] == "-" for one in argv[at + 1 :]):
+            if not _begins_with_a_program(word) and all(more[:1] == "-" for more in argv[at + 1 :]):
                 continue  # a word alone is a name: ``cargo test -- drop_table``
             ways = [partial(run.inner, argv[at:], command)]
         elif word in programs.CARRIED_PROGRAMS and programs_seen < _PROGRAMS:
@@ -95,10 +95,10 @@ def _named(run: Run, program: str, argv: list[str]) -> None:
         runner = program in programs.TASK_RUNNERS
         if not runner and program not in programs.INTERPRETERS and program not in programs.SHELLS:
             return
-        name = next((one for one in argv[1:6] if one[:1] != "-" and one not in ("run", "exec", "run-script")), "")
+        name = next((arg for arg in argv[1:6] if arg[:1] != "-" and arg not in ("run", "exec", "run-script")), "")
         if not runner and not _SCRIPT.fullmatch(name):
             return
-    parts = {singular(one) for one in verbs.tokens(name.rsplit("/", 1)[-1].rpartition(".")[0] or name)}
+    parts = {singular(word) for word in verbs.tokens(name.rsplit("/", 1)[-1].rpartition(".")[0] or name)}
     if not parts.isdisjoint(programs.MADE_NOUNS):
         return
     lasting = not parts.isdisjoint(lex.HEAVY | lex.LASTING | lex.MACHINES | programs.LASTING_PLACES)
