@@ -8,8 +8,9 @@ Only what the host itself writes about this very tool-use id counts (``refused``
 what a tool printed: a tool's text is one JSON string in a result, and cannot become a field beside it.
 
 A transcript is read only if it is a regular file of this user, below the host's own folder, reached without symbolic
-links, on the machine of the action; at most ``MAX_BYTES`` from its end, and once a second per action and state: at a
-report the line may not be there yet. Anyone who can write such a file could change the gate's store as well.
+links, on the machine of the action; at most ``MAX_BYTES`` from its end, and once a second per action unless it has
+grown: at a prompt or a report the line may not be there yet. Anyone who can write such a file could change the gate's
+store as well.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callosum.model import SECOND, Action, State
+from callosum.model import SECOND, Action
 from callosum.policy.admit import HOST_SESSION
 from callosum.process import this_process
 from callosum.programs import HOSTS
@@ -44,7 +45,7 @@ _MAX_LINES: Final = 40
 _MAX_FOLDERS: Final = 2000
 """Number of folders that are searched for a session's transcript."""
 _INTERVAL: Final = 1.0
-"""Seconds between two checks of the same action."""
+"""Seconds between two checks of the same action in transcripts that have not grown."""
 _REMEMBERED: Final = 1000
 """Number of actions whose last check is remembered."""
 _SLACK: Final = 5 * SECOND
@@ -69,37 +70,41 @@ class Refusals:
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._home, self._environ, self._ticks = home, environ, ticks
-        self._looked: OrderedDict[tuple[int, State], float] = OrderedDict()
+        self._looked: OrderedDict[int, tuple[float, int]] = OrderedDict()
+        """When the transcripts of an action were read, and how long they were."""
         self._lock = threading.Lock()
 
     def __call__(self, action: Action, call_id: str) -> bool:
         """Return True if the transcript of the action's session says that this call was refused.
 
-        Return False also if that cannot be checked: no such transcript, another machine, or checked a second ago.
+        Return False also if that cannot be checked: no such transcript, another machine, or nothing new in a second.
         """
         session = HOST_SESSION.fullmatch(action.session.rpartition("/")[2])
         if session is None or not _CALL_ID.fullmatch(call_id) or not hasattr(os, "geteuid"):
             return False
         if action.host is not None and action.host.machine != this_process().machine:
             return False
-        if not self._is_due((action.id, action.state)):
-            return False
         since = (action.started - _SLACK) / SECOND
         home = self._home if self._home is not None else Path.home()
-        for host in (host for host in HOSTS if host.tells_refusals):
-            root = Path(os.path.realpath(host.settings_folder(home, self._environ) / host.transcripts))
-            for path in _matching(root, host.transcript_of(session[1], session[2])):
-                if host.refused(_lines_naming(_tail(root, path), call_id), session[1], call_id, since):
-                    return True
-        return False
+        found = [
+            (host, root, path)
+            for host in HOSTS
+            if host.tells_refusals
+            for root in (Path(os.path.realpath(host.settings_folder(home, self._environ) / host.transcripts)),)
+            for path in _matching(root, host.transcript_of(session[1], session[2]))
+        ]
+        return self._is_due(action.id, sum(_size(root / path) for _, root, path in found)) and any(
+            host.refused(_lines_naming(_tail(root, path), call_id), session[1], call_id, since)
+            for host, root, path in found
+        )
 
-    def _is_due(self, action: tuple[int, State]) -> bool:
+    def _is_due(self, action: int, size: int) -> bool:
         now = self._ticks()
         with self._lock:
             last = self._looked.get(action)
-            if last is not None and now - last < _INTERVAL:
+            if last is not None and now - last[0] < _INTERVAL and last[1] == size:
                 return False
-            self._looked[action] = now
+            self._looked[action] = now, size
             self._looked.move_to_end(action)
             while len(self._looked) > _REMEMBERED:
                 self._looked.popitem(last=False)
@@ -138,6 +143,13 @@ def _names(folder: Path) -> list[str]:
 
 def _folders(folder: Path) -> list[str]:
     return _names(folder)[:_MAX_FOLDERS]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
 
 
 def open_below(root: Path, path: str) -> int:

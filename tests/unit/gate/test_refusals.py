@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 from msgspec.structs import replace
 
-from callosum import Call, LocalGate
+from callosum import Call, LocalGate, refusals
 from callosum.model import SECOND, Action, Decision, Host, State
 from callosum.process import this_process
 from callosum.refusals import MAX_BYTES, Refusals
@@ -170,16 +170,18 @@ def test_action_of_another_machine_is_not_looked_for(home: Path, refused: Refusa
     assert refused(action(), CALL), "the control"
 
 
-def test_action_is_looked_for_once_a_second(home: Path) -> None:
+def test_transcript_is_read_once_a_second_unless_it_has_grown(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = [100.0]
+    tail = mock.Mock(side_effect=refusals._tail)
+    monkeypatch.setattr(refusals, "_tail", tail)
     refused = Refusals(home, {}, lambda: ticks[0])
-    assert not refused(action(), CALL)
-    claude(home, entry(**ESC))
-    ticks[0] += 0.9
-    assert not refused(action(), CALL)
-    assert refused(replace(action(), state=State.UNKNOWN), CALL), "its report makes it another question"
-    ticks[0] += 0.2
-    assert refused(action(), CALL)
+    claude(home, entry(**{**ESC, "timestamp": "2020-01-01T00:00:00Z"}))
+    for after, seen in ((0, 1), (0.9, 1), (0.2, 2)):
+        ticks[0] += after
+        assert not refused(action(), CALL)
+        assert tail.call_count == seen
+    claude(home, entry(**ESC), entry(**ESC))
+    assert refused(action(), CALL), "the host has written the line meanwhile"
 
 
 def _linked_file(path: Path, away: Path) -> None:
