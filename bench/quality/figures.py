@@ -208,7 +208,7 @@ def bar_of(row: Row) -> str:
         return ""
     sign = ">=" if row.sense == "at least" else "<="
     extra = ("low end " if row.bound == "low" else "") + sign
-    return f"{extra} {100 * row.target:g} %" + ("" if row.on == "test" else f" ({row.on})")
+    return f"{extra} {100 * row.target:.3g} %" + ("" if row.on == "test" else f" ({row.on})")
 
 
 def matrix(title: str, cells: Sequence[tuple[str, str]], columns: Sequence[str]) -> Table:
