@@ -83,7 +83,7 @@ class Brain:
             raise
 
     def _take(self, batch: Batch) -> None:
-        """Emit the events of journal entries, each entry's in order, and what is learned from it behind them."""
+        """Emit the events of each journal entry in order, and then let learning take the entry."""
         for entry, events in batch:
             for event in events:
                 if event.region in self._emitting:

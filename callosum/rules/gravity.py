@@ -1,4 +1,4 @@
-"""How grave an act is: by the kind of its verb and the class of what it is about. Tools and command lines ask here.
+"""Judge how grave an act is, from the kind of its verb and the class of its object, for tools and for command lines.
 
 The kinds of verbs (``act_kinds``) and the tiers of each kind by class (``kind_tiers``) are rows of ``acts.toml``, the
 classes of nouns are rows of ``objects.toml``.

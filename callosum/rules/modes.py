@@ -71,7 +71,7 @@ def flagged(seen: Look, params: Mapping[str, Any], found: Flags) -> Look:
 
 
 def running(call: Call, params: Mapping[str, Any], seen: Look) -> Look:
-    """Return the look of a tool that may run what it is given, with what that does if it is grave."""
+    """Return the look of a tool that runs what it is given, at tier 4 if a param holds something of tier 4."""
     if not _runs_what_is_grave(call, params, seen.name):
         return seen
     return seen._replace(tier=4, effect="write", why=(*seen.why, "a param holds a command line, or code, that does it"))

@@ -608,7 +608,7 @@ class SqliteConnections:
             one.close()
 
     def _connect(self) -> SqliteConnection:
-        """Open the file for this thread, replacing what it has open in this process, and what ended threads had."""
+        """Open the file for this thread, and close what this thread and ended threads had open."""
         self.here.link = link = SqliteConnection()
         born, link.changes, link.busy = _Forks.count + self._replaced, self._changes, True
         running = {thread.ident for thread in threading.enumerate()} - {link.thread}
